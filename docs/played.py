@@ -18,7 +18,7 @@ from course.lessons import lessons
 from course.paths import ROOT, TRACES, lesson_name
 from course.player import play_all
 from course.recordings.reached_code import ROOMS
-from exercises.unfinished import unrecorded
+from exercises.unfinished import missing_recording
 
 KEPT = ROOT / "docs/_build/played"
 PACKAGES = ("torch", "pandas", "matplotlib", "ipython")
@@ -26,7 +26,7 @@ PACKAGES = ("torch", "pandas", "matplotlib", "ipython")
 
 def recorded_lessons() -> list[Path]:
     """The lessons that have their recording, in reading order: lists and pages show no other."""
-    return [path for path in lessons() if not unrecorded(path)]
+    return [path for path in lessons() if not missing_recording(path)]
 
 
 def played(paths: Iterable[Path]) -> dict[Path, nbformat.NotebookNode]:

@@ -9,12 +9,12 @@ import torch
 
 from exercises import scenarios
 from exercises.answers import runs
-from exercises.answers.comparison import brief, differences, plain
-from exercises.answers.errors import interrupted, place, words
-from exercises.answers.leftovers import undone
-from exercises.answers.limits import Stopped, limited
+from exercises.answers.comparison import describe_difference, short_repr, to_plain_types
+from exercises.answers.errors import error_summary, interruption_message, notebook_line
+from exercises.answers.leftovers import undo_side_effects
+from exercises.answers.limits import AnswerStopped, limit_time_and_memory
 from exercises.answers.outcome import Outcome
-from exercises.answers.solutions import asked, solution
+from exercises.answers.solutions import asked_exercise, load_solution
 
 
 def check(answer: Callable, *cases: Any) -> Outcome:
@@ -26,14 +26,14 @@ def check(answer: Callable, *cases: Any) -> Outcome:
     part. Whatever the answer does, it raises nothing but KeyboardInterrupt, so that a lesson can be
     run to its end. Raises LookupError if there is no such solution.
     """
-    exercise = asked(answer, sys._getframe(1))
+    exercise = asked_exercise(answer, sys._getframe(1))
     name = exercise.name
     if exercise.problem:
         return Outcome(False, exercise.problem)
     try:
-        expected_of = solution(name, exercise.variables)
+        expected_of = load_solution(name, exercise.variables)
     except Exception as error:
-        return Outcome(False, _lost(error))
+        return Outcome(False, _lost_capture_note(error))
     for case in cases or ((),):
         arguments = case if isinstance(case, tuple) else (case,)
         problem = _problem(answer, expected_of, arguments, name, exercise.notebook)
@@ -55,7 +55,7 @@ def check_capture(
     it raises nothing but KeyboardInterrupt. Raises LookupError if the open lesson has no solution
     of that name.
     """
-    exercise = asked(answer, sys._getframe(1))
+    exercise = asked_exercise(answer, sys._getframe(1))
     name = exercise.name
     if exercise.problem:
         return Outcome(False, exercise.problem)
@@ -63,7 +63,7 @@ def check_capture(
     try:
         problem = runs.first_problem(answer, scenario, gpu)
     except KeyboardInterrupt as error:
-        raise interrupted(error, getattr(answer, "__globals__", {})) from None
+        raise interruption_message(error, getattr(answer, "__globals__", {})) from None
     if problem:
         where = " on the GPU" if problem.on_gpu else ""
         return Outcome(False, f"✗ {name}{where}: {exercise.said(problem)}")
@@ -76,32 +76,33 @@ def _problem(answer, expected_of, arguments, name, notebook):
     try:
         expected = expected_of(*copy.deepcopy(arguments))
     except Exception as error:
-        return _lost(error)
+        return _lost_capture_note(error)
     try:
-        with undone(), limited():
-            yours = plain(answer(*copy.deepcopy(arguments)))
+        with undo_side_effects(), limit_time_and_memory():
+            yours = to_plain_types(answer(*copy.deepcopy(arguments)))
         if yours is ...:
             return f"○ {name} gives nothing yet: yours to write."
         if yours is None and expected is not None:
             return f"✗ {_call_text(name, arguments)} gives None: is a `return` missing?"
-        parts = differences(yours, expected)
+        parts = describe_difference(yours, expected)
         return parts and f"✗ {_call_text(name, arguments)}: {parts}"
     except KeyboardInterrupt as error:
-        raise interrupted(error, notebook) from None
-    except Stopped as stopped:
+        raise interruption_message(error, notebook) from None
+    except AnswerStopped as stopped:
         return f"✗ {_call_text(name, arguments)}: {stopped}"
     except BaseException as error:  # SystemExit too
         if isinstance(error, NotImplementedError) and not error.args:
             return f"○ {name} is not implemented yet: yours to write."
-        return f"✗ {_call_text(name, arguments)} raised {words(error)}{place(error, notebook)}"
+        where = notebook_line(error, notebook)
+        return f"✗ {_call_text(name, arguments)} raised {error_summary(error)}{where}"
 
 
 def _call_text(name, arguments):
-    return f"{name}({', '.join(map(brief, arguments))})"
+    return f"{name}({', '.join(map(short_repr, arguments))})"
 
 
-def _lost(error):
+def _lost_capture_note(error):
     return (
-        f"○ The solution does not run here ({words(error)}): run the "
+        f"○ The solution does not run here ({error_summary(error)}): run the "
         "lesson's cells again, from the first."
     )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from exercises.answers.comparison import brief, plain
+from exercises.answers.comparison import short_repr, to_plain_types
 from exercises.answers.outcome import Outcome
 
 NO_GUESS = "○ no guess yet: put yours in place of `...`; "
@@ -19,18 +19,18 @@ def compare_guess(
     list of words neither case nor order matters. because says what is wrong with numbers that have
     a reason. No guess gets a sentence.
     """
-    measured = plain(measured)
+    measured = to_plain_types(measured)
     if isinstance(measured, str | bool):
-        said = plain(guess)
+        said = to_plain_types(guess)
         if not isinstance(said, type(measured)):
             wanted = "words in quotes" if isinstance(measured, str) else "True or False"
-            return _unusable(guess, f"found: {measured}", wanted)
-        right = _words(said) == _words(measured)
-        return Outcome(right, f"your guess {brief(guess)}, found {measured}")
+            return _unusable_guess_message(guess, f"found: {measured}", wanted)
+        right = _normalized_words(said) == _normalized_words(measured)
+        return Outcome(right, f"your guess {short_repr(guess)}, found {measured}")
     digits = ",.0f" if abs(measured) >= 1000 else ".3g"
     number, found = _number(guess), f"measured {measured:{digits}}{unit}"
     if number is None:
-        return _unusable(guess, found, "a number without quotes or unit")
+        return _unusable_guess_message(guess, found, "a number without quotes or unit")
     reason = (because or {}).get(number, "")
     count = 0 < measured < 20 and measured == int(measured)
     if number != measured and (reason or count):
@@ -49,18 +49,18 @@ def compare_guess(
 def _number(guess: Any) -> Any:
     """A guess as a finite number, or None."""
     try:
-        number = plain(guess)
+        number = to_plain_types(guess)
         return None if isinstance(number, bool) or not math.isfinite(number) else number
     except Exception:
         return None
 
 
-def _words(said):
+def _normalized_words(said):
     """What a guess in words says, whatever its case and the order of its parts."""
     return sorted(part.strip().casefold() for part in str(said).split(","))
 
 
-def _unusable(guess, found, wanted):
+def _unusable_guess_message(guess, found, wanted):
     if guess is ... or guess is None:
         return Outcome(False, f"{NO_GUESS}{found}")
-    return Outcome(False, f"○ your guess {brief(guess)} does not fit: write {wanted}; {found}")
+    return Outcome(False, f"○ your guess {short_repr(guess)} does not fit: write {wanted}; {found}")

@@ -11,7 +11,7 @@ from cpu_graph.history import History, watched
 from cpu_graph.log import Listener, heard_by, places
 from cpu_graph.picture import Picture, drawn, picture
 from exercises.answers.graph_use import Wrong
-from exercises.answers.launches import around_replays
+from exercises.answers.launches import wrap_replays
 from exercises.answers.outcome import Outcome
 from exercises.answers.runs import first_problem
 from exercises.scenarios import scenario
@@ -30,7 +30,7 @@ FOR_SHOW = (
 )
 
 
-class Drawn(Outcome):
+class DrawnOutcome(Outcome):
     """What a check found, with the picture of the answer's capture."""
 
     def __init__(self, right: bool, message: str, seen: Picture | None):
@@ -41,7 +41,7 @@ class Drawn(Outcome):
         return super()._repr_html_() + (self.picture._repr_html_() if self.picture else "")
 
 
-def check_capture(answer: Callable, gpu: bool | None = False) -> Drawn:
+def check_capture(answer: Callable, gpu: bool | None = False) -> DrawnOutcome:
     """Use the answer to a puzzle as its scenario does, and draw what it captured and replayed.
 
     It runs on the stand-in, with several seeds; the picture is of the first run that is wrong, or
@@ -51,7 +51,7 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> Drawn:
     try:
         use = scenario("solve_puzzles", name)
     except LookupError:
-        return Drawn(False, NO_PUZZLE, None)
+        return DrawnOutcome(False, NO_PUZZLE, None)
     seen: list[History] = []
 
     def run(returned: Callable) -> None:
@@ -63,10 +63,10 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> Drawn:
         try:
             with watched(device) as history:
                 seen[:] = [history]
-                with around_replays(_outside_of_captures):
-                    use(_naming(history, returned, answer))
+                with wrap_replays(_replay_unless_capturing):
+                    use(_with_named_tensors(history, returned, answer))
             if first:
-                _replays_matter(use, returned)
+                _require_replays_matter(use, returned)
         except Seen as wrong:
             history.blame(wrong.where, wrong.what)
             raise
@@ -74,16 +74,16 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> Drawn:
     problem = first_problem(answer, run, gpu)
     shown = drawn(seen[0], problem.symptom or None) if seen else None
     said = f"✗ {name}: {problem}" if problem else f"✓ {name} is right."
-    return Drawn(not problem, said, shown)
+    return DrawnOutcome(not problem, said, shown)
 
 
-def _outside_of_captures(replay: Callable, graph: Any) -> None:
+def _replay_unless_capturing(replay: Callable, graph: Any) -> None:
     if torch.cuda.is_current_stream_capturing():
         raise Wrong(INSIDE)
     replay(graph)
 
 
-class Spoiled(Listener):
+class ReplayCorruptor(Listener):
     """Adds 1 to all that a replay writes, once it is done."""
 
     def launched(self, nodes: list, graph: Any) -> None:
@@ -96,17 +96,17 @@ class Spoiled(Listener):
                     place.view().copy_(place.view() + 1)
 
 
-def _replays_matter(use: Callable, returned: Callable) -> None:
+def _require_replays_matter(use: Callable, returned: Callable) -> None:
     """Raises Wrong if an answer stays right where its replays write something else."""
     try:
-        with heard_by(Spoiled()):
+        with heard_by(ReplayCorruptor()):
             use(returned)
     except Exception:
         return  # as it should
     raise Seen(FOR_SHOW, "its results are not used", lambda step: step.graph is not None)
 
 
-def _naming(history: History, call: Callable, answer: Callable) -> Callable:
+def _with_named_tensors(history: History, call: Callable, answer: Callable) -> Callable:
     """The answer, and what it returns; the tensors that they are given are called as they call
     them.
     """
@@ -119,6 +119,6 @@ def _naming(history: History, call: Callable, answer: Callable) -> Callable:
         for name, value in zip(inspect.signature(answer).parameters, arguments, strict=False):
             if torch.is_tensor(value) and value.is_leaf and value.grad is not None:
                 history.name(value.grad, f"{name}.grad")
-        return _naming(history, given, given) if inspect.isfunction(given) else given
+        return _with_named_tensors(history, given, given) if inspect.isfunction(given) else given
 
     return named

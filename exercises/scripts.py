@@ -11,7 +11,7 @@ import nbformat
 from course.lessons import lesson_file
 from exercises.answers.outcome import Outcome
 from exercises.answers.runs import first_problem
-from exercises.answers.solutions import asked
+from exercises.answers.solutions import asked_exercise
 from exercises.scenarios.repair_ten_scripts import SCRIPTS, judge
 
 
@@ -25,7 +25,7 @@ def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
     gpu says where alone. Raises nothing but
     KeyboardInterrupt, and LookupError if there is no such script.
     """
-    exercise = asked(
+    exercise = asked_exercise(
         script,
         sys._getframe(1),
         if_empty="is empty: fetch the script from the lesson again",
@@ -51,12 +51,12 @@ def symptoms(gpu: bool) -> dict[str, str]:
     left out are the line of the script and how many results there are, which may vary by chance.
     """
     return {
-        name: _brief(first_problem(script, partial(judge, SCRIPTS[name]), gpu).symptom)
-        for name, script in published().items()
+        name: _brief_problem(first_problem(script, partial(judge, SCRIPTS[name]), gpu).symptom)
+        for name, script in published_scripts().items()
     }
 
 
-def published() -> dict[str, Callable]:
+def published_scripts() -> dict[str, Callable]:
     """The ten scripts by their names, as the lesson prints them."""
     notebook = nbformat.read(lesson_file("repair_ten_scripts"), as_version=4)
     namespace: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def published() -> dict[str, Callable]:
     return {name: namespace[name] for name in SCRIPTS}
 
 
-def _brief(problem: str) -> str:
+def _brief_problem(problem: str) -> str:
     """A problem without the place of an error and the number of results."""
     without_place = re.sub(r"  \(at line .*", "", problem, flags=re.DOTALL)
     return re.sub(r"(?<=result )(\d+) of \d+", r"\1", without_place)

@@ -21,7 +21,7 @@ from exercises import scenarios
 EXHIBITS = ("fails", "silent", "alone")  # what the gallery shows failures with
 
 
-def unfinished(path: Path) -> list[str]:
+def missing_parts(path: Path) -> list[str]:
     """What the lesson in this notebook lacks but its recording, a sentence each.
 
     Its solutions are in the folder solutions beside it.
@@ -36,7 +36,7 @@ def unfinished(path: Path) -> list[str]:
     ]
 
 
-def unrecorded(path: Path, traces: Path = TRACES) -> list[str]:
+def missing_recording(path: Path, traces: Path = TRACES) -> list[str]:
     """A sentence if the lesson in this notebook has %%gpu cells and no recording on the reference
     GPU.
     """
@@ -141,7 +141,11 @@ def _exhibited(source: str) -> Iterator[tuple[str, str]]:
 
 def main() -> int:
     """Print what every lesson lacks; returns 1 if there is anything."""
-    found = [sentence for path in lessons() for sentence in [*unfinished(path), *unrecorded(path)]]
+    found = [
+        sentence
+        for path in lessons()
+        for sentence in [*missing_parts(path), *missing_recording(path)]
+    ]
     print("\n".join(found) or "Every lesson has what it needs.")
     return 1 if found else 0
 

@@ -10,49 +10,49 @@ NEAR, TINY = 1e-3, 1e-9  # how far floats may lie apart: relative, and absolute 
 MOST = 100_000  # entries that are taken from an iterator, which may be endless
 
 
-def differences(yours: Any, expected: Any) -> str:
+def describe_difference(yours: Any, expected: Any) -> str:
     """Say where two results part, or "" if they agree (floats to 1 in 1000).
 
     Lists, tuples, arrays, tensors, columns and iterators of the same entries agree, and dicts with
     the same keys.
     """
-    return _part(plain(yours), plain(expected))
+    return _describe_items(to_plain_types(yours), to_plain_types(expected))
 
 
-def plain(value: Any) -> Any:
+def to_plain_types(value: Any) -> Any:
     """The value in Python's own types, all the way down."""
     if hasattr(value, "detach"):  # a tensor, without importing torch
         value = value.detach().cpu()
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: to_plain_types(item) for key, item in value.items()}
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         return value
-    return [plain(item) for item in islice(value, MOST)]
+    return [to_plain_types(item) for item in islice(value, MOST)]
 
 
-def _part(yours, expected):
+def _describe_items(yours, expected):
     if isinstance(yours, list) and isinstance(expected, list) and len(yours) == len(expected):
         yours, expected = dict(enumerate(yours)), dict(enumerate(expected))
     if isinstance(yours, dict) and isinstance(expected, dict) and yours.keys() == expected.keys():
-        parts = ((key, _part(yours[key], expected[key])) for key in expected)
+        parts = ((key, _describe_items(yours[key], expected[key])) for key in expected)
         return next((f"at {key!r}, {part}" for key, part in parts if part), "")
     if _same(yours, expected):
         return ""
-    texts = brief(yours), brief(expected)
+    texts = short_repr(yours), short_repr(expected)
     if texts[0] == texts[1]:
         texts = f"{yours!r:.300}", f"{expected!r:.300}"
-    return f"yours {texts[0]}, expected {texts[1]}{_asked(yours, expected)}"
+    return f"yours {texts[0]}, expected {texts[1]}{_likely_slip(yours, expected)}"
 
 
 def _same(yours, expected):
     if isinstance(expected, Number) and isinstance(yours, Number):
-        return _near(yours, expected, NEAR if isinstance(expected, float) else TINY)
+        return _is_within(yours, expected, NEAR if isinstance(expected, float) else TINY)
     return (yours is expected or isinstance(yours, type(expected))) and bool(yours == expected)
 
 
-def _near(yours, expected, share=NEAR):
+def _is_within(yours, expected, share=NEAR):
     if yours == expected or (yours != yours and expected != expected):  # nan is what nan should be
         return True
     try:
@@ -63,7 +63,7 @@ def _near(yours, expected, share=NEAR):
         return False
 
 
-def _asked(yours, expected):
+def _likely_slip(yours, expected):
     """What may have gone wrong, as a question in brackets; "" if nothing typical has."""
     question = next((question for question, holds in SLIPS if holds(yours, expected)), "")
     if isinstance(yours, list) and isinstance(expected, list):
@@ -71,7 +71,7 @@ def _asked(yours, expected):
     return f" ({question})" if question else ""
 
 
-def _spelt_otherwise(yours, expected):
+def _differ_in_spelling(yours, expected):
     both_text = isinstance(yours, str) and isinstance(expected, str)
     return both_text and yours.strip().lower() == expected.strip().lower()
 
@@ -83,32 +83,35 @@ def _numbers(yours, expected):
     return all(type(side) in (int, float) and 0 < abs(side) < 1e15 for side in (yours, expected))
 
 
-def _next_to(yours, expected):
+def _are_off_by_one(yours, expected):
     return _numbers(yours, expected) and isinstance(expected, int) and abs(yours - expected) <= 1
 
 
-def _rounded(yours, expected):
+def _is_rounded(yours, expected):
     if not _numbers(yours, expected) or isinstance(expected, int):
         return False
     whole = math.floor(expected), math.ceil(expected)
     return yours in (*whole, round(expected, 1), round(expected, 2))
 
 
-def _upside_down(yours, expected):
-    return _numbers(yours, expected) and _near(yours, 1 / expected)
+def _are_reciprocals(yours, expected):
+    return _numbers(yours, expected) and _is_within(yours, 1 / expected)
 
 
 SLIPS = (  # the first that holds is asked about
     ("did you forget the brackets of a call?", lambda yours, _: callable(yours)),
-    ("is it spelt exactly so?", _spelt_otherwise),
-    ("off by one?", lambda yours, expected: _next_to(yours, expected) and yours == int(yours)),
-    ("a whole number is asked", _next_to),
-    ("did you round it?", _rounded),
-    ("is the ratio upside down?", _upside_down),
+    ("is it spelt exactly so?", _differ_in_spelling),
+    (
+        "off by one?",
+        lambda yours, expected: _are_off_by_one(yours, expected) and yours == int(yours),
+    ),
+    ("a whole number is asked", _are_off_by_one),
+    ("did you round it?", _is_rounded),
+    ("is the ratio upside down?", _are_reciprocals),
 )
 
 
-def brief(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """The value in at most 60 characters, or its type; never raises, whatever its __repr__ does."""
     try:
         text = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def words(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     """An error's type and the first line of its message; never raises, whatever its
     __str__ does.
     """
@@ -17,13 +17,15 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def interrupted(error: KeyboardInterrupt, notebook: Mapping[str, Any]) -> KeyboardInterrupt:
+def interruption_message(
+    error: KeyboardInterrupt, notebook: Mapping[str, Any]
+) -> KeyboardInterrupt:
     """The interruption of an answer, with a sentence that says where it was."""
-    where = place(error, notebook).strip() or "in code that it calls"
+    where = notebook_line(error, notebook).strip() or "in code that it calls"
     return KeyboardInterrupt(f"The answer was interrupted {where}. Does a loop never end?")
 
 
-def place(error: BaseException, notebook: Mapping[str, Any]) -> str:
+def notebook_line(error: BaseException, notebook: Mapping[str, Any]) -> str:
     """The innermost line of the notebook that the error went through; "" if there is none.
 
     notebook: its global variables, by which its frames are known from those of libraries.

@@ -15,8 +15,8 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from cpu_graph import on_stand_in
-from exercises.answers.comparison import brief
-from exercises.answers.launches import around_replays, launches
+from exercises.answers.comparison import short_repr
+from exercises.answers.launches import count_launches, wrap_replays
 
 EAGER = "Nothing was replayed: this runs eagerly."
 UNWRITTEN = (
@@ -67,7 +67,7 @@ class Wrong(Exception):
 
 
 @dataclass
-class Watched:
+class GraphUse:
     """The graphs that a block has begun to capture, and those that it has replayed, in order."""
 
     captured: list = field(default_factory=list)
@@ -85,9 +85,9 @@ class Watched:
 
 
 @contextmanager
-def watch() -> Iterator[Watched]:
+def watch_graphs() -> Iterator[GraphUse]:
     """Note each capture and each replay of the block, on the stand-in or on a GPU."""
-    seen, cls = Watched(), torch.cuda.CUDAGraph
+    seen, cls = GraphUse(), torch.cuda.CUDAGraph
     begin = cls.capture_begin
 
     def begun(graph, *args, **options):
@@ -98,29 +98,29 @@ def watch() -> Iterator[Watched]:
         seen.replayed.append(graph)
         replay(graph)
 
-    with patch.object(cls, "capture_begin", begun), around_replays(replayed):
+    with patch.object(cls, "capture_begin", begun), wrap_replays(replayed):
         yield seen
 
 
-def copied(value: Any) -> Any:
+def copy_tensors(value: Any) -> Any:
     """The value with tensors of its own, without history."""
     return tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value)
 
 
-def same(these: Any, those: Any) -> bool:
+def are_equal(these: Any, those: Any) -> bool:
     """Whether two results, or lists of results, hold the same tensors, bit for bit."""
     these, those = _tensors(these), _tensors(those)
-    return len(these) == len(those) and all(map(_equal, these, those))
+    return len(these) == len(those) and all(map(_is_equal, these, those))
 
 
-def close(these: Any, those: Any, *, margin: float = ON_THE_STAND_IN) -> bool:
+def are_close(these: Any, those: Any, *, margin: float = ON_THE_STAND_IN) -> bool:
     """Whether two results, or lists of results, hold the same tensors, but for rounding.
 
     margin: on the stand-in, as a share of the largest number of a tensor.
     """
     these, those = _tensors(these), _tensors(those)
     return len(these) == len(those) and all(
-        a.shape == b.shape and not bool(_apart(a, b, margin).any())
+        a.shape == b.shape and not bool(_is_apart(a, b, margin).any())
         for a, b in zip(these, those, strict=True)
     )
 
@@ -129,7 +129,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf.detach() for leaf in tree_leaves(value) if torch.is_tensor(leaf)]
 
 
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Also where both hold NaN."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
@@ -137,7 +137,7 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
-def _apart(yours: torch.Tensor, right: torch.Tensor, margin: float) -> torch.Tensor:
+def _is_apart(yours: torch.Tensor, right: torch.Tensor, margin: float) -> torch.Tensor:
     """Where two tensors of one shape differ by more than rounding; NaN differs from everything."""
     yours, right = yours.cpu(), right.cpu()
     if not right.is_floating_point():
@@ -150,7 +150,7 @@ def _apart(yours: torch.Tensor, right: torch.Tensor, margin: float) -> torch.Ten
 
 
 @dataclass
-class Used:
+class AnswerCalls:
     """What some calls of an answer gave, when it was returned and at the end, and what they
     launched.
     """
@@ -158,7 +158,7 @@ class Used:
     given: list
     kept: list
     counts: Counter
-    seen: Watched
+    seen: GraphUse
 
     def replays(self, graphs: int, operators: int) -> None:
         """Raises Wrong unless so many graphs were launched in all calls together, and beside them
@@ -202,16 +202,16 @@ class Used:
         symptoms: see match_symptoms; that no call, or the call before, has copied its input is
         among them. margin: see close.
         """
-        nothing_freed()
-        if close(self.kept, expected, margin=margin):
+        require_no_freed_reads()
+        if are_close(self.kept, expected, margin=margin):
             return
-        if close(self.given, expected, margin=margin):
+        if are_close(self.given, expected, margin=margin):
             addresses = [tensor.untyped_storage().data_ptr() for tensor in _tensors(self.kept)]
             raise Wrong(SAME_MEMORY if len(set(addresses)) < len(addresses) else WRITTEN_OVER)
-        as_expected(self.given, expected, (symptoms or {}).items(), margin)
+        require_expected(self.given, expected, (symptoms or {}).items(), margin)
 
 
-def as_expected(
+def require_expected(
     given: list,
     expected: list,
     symptoms: Iterable[tuple[Any, Any]] = (),
@@ -221,14 +221,14 @@ def as_expected(
     """Raises Wrong unless these are the expected results, with the symptom that they show or with
     where they part.
     """
-    if close(given, expected, margin=margin):
+    if are_close(given, expected, margin=margin):
         return
     match_symptoms(given, symptoms, margin)
-    if close(given, expected[:1] * len(expected), margin=margin):
+    if are_close(given, expected[:1] * len(expected), margin=margin):
         raise Wrong(EVERY_TIME_THE_FIRST)
-    if len(expected) > 2 and close(given[1:], expected[:-1], margin=margin):
+    if len(expected) > 2 and are_close(given[1:], expected[:-1], margin=margin):
         raise Wrong(ONE_BEHIND)
-    raise Wrong(parting(given, expected, margin, what))
+    raise Wrong(describe_first_difference(given, expected, margin, what))
 
 
 def match_symptoms(
@@ -240,52 +240,56 @@ def match_symptoms(
     computes them.
     """
     for message, results in symptoms:
-        if close(given, results() if callable(results) else results, margin=margin):
+        if are_close(given, results() if callable(results) else results, margin=margin):
             raise Wrong(message)
 
 
-def not_the_last(results: list) -> None:
+def require_distinct_results(results: list) -> None:
     """Raises Wrong if every result is the last one, which is another than the first."""
-    if len(results) > 1 and close(results, results[-1:] * len(results)):
+    if len(results) > 1 and are_close(results, results[-1:] * len(results)):
         raise Wrong(EVERY_TIME_THE_LAST)
 
 
-def filled(said: tuple[str, str], *values: Any, **named: Any) -> tuple[str, str]:
+def fill_placeholders(said: tuple[str, str], *values: Any, **named: Any) -> tuple[str, str]:
     """A symptom and its repair with values in their places."""
     symptom, repair = said
     return symptom.format(*values, **named), repair.format(*values, **named)
 
 
-def nothing_freed() -> None:
+def require_no_freed_reads() -> None:
     """Raises Wrong if a replay has read memory of a tensor that is gone; the stand-in knows it."""
     device = on_stand_in()
     hints = "\n".join(device.hints) if device else ""
     if read := re.search(r"memory whose tensor is gone \((?:aten::)?([^.) ]+)", hints):
-        raise Wrong(filled(FREED, operator=read[1]))
+        raise Wrong(fill_placeholders(FREED, operator=read[1]))
 
 
-def parting(
+def describe_first_difference(
     given: list, expected: list, margin: float = ON_THE_STAND_IN, what: str = "Result"
 ) -> str:
     """Where two lists of results part, in words: the tensor, its first number that differs, and
     both numbers.
     """
     for number, (yours, right) in enumerate(zip(given, expected, strict=True), 1):
-        if not close(yours, right, margin=margin):
-            part = _part(_tensors(yours), _tensors(right), margin)
+        if not are_close(yours, right, margin=margin):
+            part = _describe_tensor_difference(_tensors(yours), _tensors(right), margin)
             return f"{what} {number} differs from the eager one: {part}."
     return "The results differ from the eager ones."
 
 
-def _part(yours: list[torch.Tensor], right: list[torch.Tensor], margin: float) -> str:
+def _describe_tensor_difference(
+    yours: list[torch.Tensor], right: list[torch.Tensor], margin: float
+) -> str:
     if len(yours) != len(right):
         return f"it holds {len(yours)} tensors instead of {len(right)}"
-    number = [close(*pair, margin=margin) for pair in zip(yours, right, strict=True)].index(False)
+    number = [are_close(*pair, margin=margin) for pair in zip(yours, right, strict=True)].index(
+        False
+    )
     which = f"its tensor {number + 1} of {len(right)}" if len(right) > 1 else "it"
     one, other = yours[number], right[number]
     if one.shape != other.shape:
         return f"{which} has the shape {tuple(one.shape)} instead of {tuple(other.shape)}"
-    at = _apart(one, other, margin).nonzero()[0].tolist()
+    at = _is_apart(one, other, margin).nonzero()[0].tolist()
     values = one[tuple(at)].item(), other[tuple(at)].item()
     texts = [f"{value:.4g}" for value in values]
     if texts[0] == texts[1]:
@@ -294,28 +298,30 @@ def _part(yours: list[torch.Tensor], right: list[torch.Tensor], margin: float) -
     return f"{said}, {UNWRITTEN}" if math.isnan(values[0]) else said
 
 
-def returned(answer: Any) -> Callable:
+def returned_function(answer: Any) -> Callable:
     """The function that an answer returned. Raises Wrong if it is none."""
     if not callable(answer):
-        raise Wrong(f"A function is to be returned, not {brief(answer)}.")
+        raise Wrong(f"A function is to be returned, not {short_repr(answer)}.")
     return answer
 
 
-def use(answer: Callable, requests: Iterable, what: str = "The function that you return") -> Used:
+def call_answer(
+    answer: Callable, requests: Iterable, what: str = "The function that you return"
+) -> AnswerCalls:
     """Call the answer with each request (a tuple of arguments, or one argument), and keep what it
     gives.
 
     Raises Wrong where it gives no tensors.
     """
-    returned(answer)
+    returned_function(answer)
     used, counts = [], Counter()
-    with watch() as seen:
+    with watch_graphs() as seen:
         for request in requests:
-            with launches() as one:
+            with count_launches() as one:
                 result = answer(*(request if isinstance(request, tuple) else (request,)))
             counts.update(one)
             if not any(map(torch.is_tensor, tree_leaves(result))):
                 question = "is a `return` missing?" if result is None else "a tensor is asked."
-                raise Wrong(f"{what} gives {brief(result)}: {question}")
-            used.append((copied(result), result))
-    return Used([given for given, _ in used], [kept for _, kept in used], counts, seen)
+                raise Wrong(f"{what} gives {short_repr(result)}: {question}")
+            used.append((copy_tensors(result), result))
+    return AnswerCalls([given for given, _ in used], [kept for _, kept in used], counts, seen)

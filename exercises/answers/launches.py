@@ -29,7 +29,7 @@ class Trial:
     seed: int
 
 
-def trials(
+def run_trials(
     scenario: Callable[[], Any], seeds: Iterable[int] = (0, 1, 2), gpu: bool = False
 ) -> Iterator[Trial]:
     """Run a scenario once per seed, each on a new stand-in, or on the GPU.
@@ -39,7 +39,7 @@ def trials(
     scenario counts a part of it.
     """
     for seed in seeds:
-        with nullcontext() if gpu else cpu_graphs(), launches() as counts:
+        with nullcontext() if gpu else cpu_graphs(), count_launches() as counts:
             torch.manual_seed(seed)
             stream = torch.cuda.current_stream()
             result = None
@@ -55,7 +55,7 @@ def trials(
 
 
 @contextmanager
-def launches() -> Iterator[Counter]:
+def count_launches() -> Iterator[Counter]:
     """Count the launches of the block: "graphs" that it replays, and "operators" that it runs
     outside them.
 
@@ -79,7 +79,7 @@ def launches() -> Iterator[Counter]:
             before  # a replay writes seed and offset of its generators: they belong to it
         )
 
-    with Operators(counts), around_replays(counted):
+    with OperatorCounter(counts), wrap_replays(counted):
         yield counts
 
 
@@ -87,7 +87,7 @@ _around: list[Callable] = []  # what is called in the place of a replay, innermo
 
 
 @contextmanager
-def around_replays(wrapper: Callable[[Callable, Any], None]) -> Iterator[None]:
+def wrap_replays(wrapper: Callable[[Callable, Any], None]) -> Iterator[None]:
     """Call wrapper(replay, graph) in the place of each replay of the block.
 
     Also of a replay by a bound method, `graph.replay`, that was made in an earlier such block.
@@ -109,7 +109,7 @@ def around_replays(wrapper: Callable[[Callable, Any], None]) -> Iterator[None]:
         _around.remove(wrapper)
 
 
-class Operators(TorchDispatchMode):
+class OperatorCounter(TorchDispatchMode):
     """Counts the operators that work on CUDA tensors, outside of captures."""
 
     def __init__(self, counts):

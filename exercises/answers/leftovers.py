@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import torch
 
-from exercises.answers.limits import Stopped
+from exercises.answers.limits import AnswerStopped
 
 
 def _set_environment(variables: dict[str, str]) -> None:
@@ -35,7 +35,7 @@ RESTART = "restart the kernel and run the lesson's cells again"
 
 
 @contextmanager
-def undone() -> Iterator[None]:
+def undo_side_effects() -> Iterator[None]:
     """Put settings and functions of torch back after the block, and let nothing in it close the
     notebook's streams.
 
@@ -46,7 +46,10 @@ def undone() -> Iterator[None]:
     functions = [dict(vars(owner)) for owner in PATCHED]
     inference = torch.is_inference_mode_enabled()
     try:
-        with redirect_stdout(_Open(sys.stdout)), redirect_stderr(_Open(sys.stderr)):  # type: ignore[type-var]
+        with (
+            redirect_stdout(_UncloseableStream(sys.stdout)),
+            redirect_stderr(_UncloseableStream(sys.stderr)),
+        ):  # type: ignore[type-var]
             yield
     finally:
         if os.getpid() != process:
@@ -62,12 +65,12 @@ def undone() -> Iterator[None]:
                 if hasattr(getattr(owner, "__base__", None), name):  # it hides an inherited one
                     delattr(owner, name)
     if torch.is_inference_mode_enabled() != inference:
-        raise Stopped(f"it enters torch.inference_mode and never leaves it: {RESTART}.")
-    if set(filter(_of_the_answer, threading.enumerate())) - threads:
-        raise Stopped(f"a thread that it started still runs: end it, then {RESTART}.")
+        raise AnswerStopped(f"it enters torch.inference_mode and never leaves it: {RESTART}.")
+    if set(filter(_runs_notebook_code, threading.enumerate())) - threads:
+        raise AnswerStopped(f"a thread that it started still runs: end it, then {RESTART}.")
 
 
-def _of_the_answer(thread: threading.Thread) -> bool:
+def _runs_notebook_code(thread: threading.Thread) -> bool:
     """Whether a thread runs the notebook's code, and not a library's alone."""
     frame = sys._current_frames().get(thread.ident or 0)  # described, for all its name
     while frame is not None:
@@ -77,7 +80,7 @@ def _of_the_answer(thread: threading.Thread) -> bool:
     return False
 
 
-class _Open:
+class _UncloseableStream:
     """A stream that stays open."""
 
     def __init__(self, stream: TextIO):

@@ -20,27 +20,27 @@ MIB = 4096  # that an answer may add to the process
 ENDLESS = "The answer does not let itself be stopped: restart the kernel."
 
 
-class Stopped(BaseException):
+class AnswerStopped(BaseException):
     """An answer was stopped; no `except Exception` of its own keeps that from the check."""
 
 
 @contextmanager
-def limited(seconds: float = SECONDS, mib: int = MIB) -> Iterator[None]:
+def limit_time_and_memory(seconds: float = SECONDS, mib: int = MIB) -> Iterator[None]:
     """Stop the block after this time, or when it takes this much more memory.
 
     Raises Stopped with a sentence. Memory is limited on Linux, and time in the main thread, where a
     notebook's cells run; elsewhere nothing is.
     """
     try:
-        with _memory(mib), _time(seconds):
+        with _memory_limit(mib), _time_limit(seconds):
             yield
     except (MemoryError, RuntimeError) as error:
-        if said := too_much_memory(error, mib):
-            raise Stopped(said) from None
+        if said := out_of_memory_message(error, mib):
+            raise AnswerStopped(said) from None
         raise
 
 
-def too_much_memory(error: BaseException, mib: int = MIB) -> str:
+def out_of_memory_message(error: BaseException, mib: int = MIB) -> str:
     """A sentence if the error says that memory ran out, as Python or as torch says it; else ""."""
     if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
         return ""
@@ -51,9 +51,9 @@ def too_much_memory(error: BaseException, mib: int = MIB) -> str:
 
 
 @contextmanager
-def _time(seconds: float) -> Iterator[None]:
+def _time_limit(seconds: float) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped(
+        raise AnswerStopped(
             f"it was stopped: it ran for more than {seconds:g} seconds. Does a loop never end?"
         )
 
@@ -74,14 +74,14 @@ def _time(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _memory(mib: int) -> Iterator[None]:
+def _memory_limit(mib: int) -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return
     import resource  # here, because Windows has none
 
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = _data_bytes() + mib * 2**20
+    limit = _private_memory_bytes() + mib * 2**20
     if hard != resource.RLIM_INFINITY:
         limit = min(limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
@@ -91,7 +91,7 @@ def _memory(mib: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
-def _data_bytes() -> int:
+def _private_memory_bytes() -> int:
     """What counts for RLIMIT_DATA: the process's private writable memory."""
     status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     line = next(line for line in status if line.startswith("VmData:"))

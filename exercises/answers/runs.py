@@ -14,11 +14,11 @@ import torch
 
 from capturable.explain import explain
 from cpu_graph import NotModelled
-from exercises.answers.errors import place, words
+from exercises.answers.errors import error_summary, notebook_line
 from exercises.answers.graph_use import Wrong
-from exercises.answers.launches import trials
-from exercises.answers.leftovers import undone
-from exercises.answers.limits import Stopped, limited, too_much_memory
+from exercises.answers.launches import run_trials
+from exercises.answers.leftovers import undo_side_effects
+from exercises.answers.limits import AnswerStopped, limit_time_and_memory, out_of_memory_message
 from exercises.answers.outcome import Problem
 
 SEEDS = (0, 1, 2)
@@ -38,7 +38,7 @@ def first_problem(answer: Callable, scenario: Callable, gpu: bool | None = None)
     for on_gpu in places:
         try:
             problem = _problem(answer, scenario, on_gpu)
-        except Stopped as stopped:  # by what it leaves behind
+        except AnswerStopped as stopped:  # by what it leaves behind
             problem = Problem(str(stopped))
         if problem:
             return replace(problem, on_gpu=on_gpu)
@@ -55,23 +55,23 @@ def _problem(answer, scenario, gpu):
         return given
 
     notebook = getattr(answer, "__globals__", {})
-    with undone(), _undisturbed(gpu) as warned:
+    with undo_side_effects(), _isolated_run(gpu) as warned:
         try:
-            with limited():
-                for trial in trials(lambda: scenario(returned), SEEDS, gpu):
+            with limit_time_and_memory():
+                for trial in run_trials(lambda: scenario(returned), SEEDS, gpu):
                     if trial.error is not None:
-                        return _told(trial.error, notebook, warned)
+                        return _describe_errors(trial.error, notebook, warned)
         except KeyboardInterrupt:
             raise
-        except Stopped as stopped:
+        except AnswerStopped as stopped:
             return Problem(str(stopped))
         except BaseException as error:  # SystemExit too
-            return Problem(f"it raised {words(error)}{place(error, notebook)}")
+            return Problem(f"it raised {error_summary(error)}{notebook_line(error, notebook)}")
     return Problem()
 
 
 @contextmanager
-def _undisturbed(gpu: bool) -> Iterator[list]:
+def _isolated_run(gpu: bool) -> Iterator[list]:
     """Random states stay, warnings are kept back, and captures need not search the notebook for
     garbage.
     """
@@ -92,7 +92,7 @@ def _undisturbed(gpu: bool) -> Iterator[list]:
         gc.unfreeze()
 
 
-def _told(raised: BaseException, notebook: Any, warned: list) -> Problem:
+def _describe_errors(raised: BaseException, notebook: Any, warned: list) -> Problem:
     """What a trial raised, in words: the one that came first, for a lost capture raises others."""
     error = raised
     while error.__context__ is not None and not isinstance(error, Wrong):
@@ -101,22 +101,24 @@ def _told(raised: BaseException, notebook: Any, warned: list) -> Problem:
         is_empty = any("CUDA Graph is empty" in str(warning.message) for warning in warned)
         empty = " A graph is empty: its work is not inside of the capture." if is_empty else ""
         return Problem(error.symptom, error.repair + empty)
-    if said := too_much_memory(error):
+    if said := out_of_memory_message(error):
         return Problem(said)
-    line = place(error, notebook) or place(raised, notebook)
+    line = notebook_line(error, notebook) or notebook_line(raised, notebook)
     if isinstance(error, NotModelled):
         return Problem(f"the stand-in cannot judge this. {error}{line}")
     if isinstance(error, NotImplementedError) and not error.args:
         return Problem("not implemented yet: yours to write.")
     causes = (entry.cause for entry in explain(str(error)) if entry.cause)
-    cause = next((one for one in causes if "copied into" not in one or _copies(error)), "")
+    cause = next(
+        (one for one in causes if "copied into" not in one or _copies_into_a_tensor(error)), ""
+    )
     first = cause.partition(". ")[0].rstrip(".")
     if not cause:
-        return Problem(f"it raised {words(error)}{line}")
-    return Problem(f"it raised {words(error)}{line}.", f"{first}.")
+        return Problem(f"it raised {error_summary(error)}{line}")
+    return Problem(f"it raised {error_summary(error)}{line}.", f"{first}.")
 
 
-def _copies(error: BaseException) -> bool:
+def _copies_into_a_tensor(error: BaseException) -> bool:
     """Whether the line that raised the error copies into a tensor."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return "copy_" in (frame.line or "")

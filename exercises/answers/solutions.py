@@ -26,7 +26,7 @@ wrong_runs: Counter = Counter()  # of each (lesson, exercise) since it was last 
 
 
 @dataclass
-class Asked:
+class AskedExercise:
     """An exercise as a cell checks it: its name and its lesson's, the cell's variables and the
     notebook's own dict.
 
@@ -54,31 +54,37 @@ class Asked:
         return str(problem)
 
 
-def asked(
+def asked_exercise(
     answer: Any,
     caller: FrameType,
     if_empty: str = "gives nothing yet: yours to write",
     as_given: bool = False,
-) -> Asked:
+) -> AskedExercise:
     """The exercise that an answer is for, by the frame of the cell that checks it.
 
     as_given: whether the function as the lesson gives it is run, too. Raises LookupError if the
     open lesson has no solution of that name.
     """
     variables = ChainMap(caller.f_locals, caller.f_globals)
-    name = name_of(answer, variables)
+    name = exercise_name(answer, variables)
     stub = stub_of(current().name, name)
     own = answer.__code__ if isinstance(answer, FunctionType) else None
-    problem = unfit(name, answer) or not_python(name)
-    if not problem and empty(answer):
+    problem = reason_not_runnable(name, answer) or syntax_error_message(name)
+    if not problem and is_stub(answer):
         problem = f"○ {name} {if_empty}."
-    if not problem and not as_given and stub and own and meaning(stub) == meaning(own):
+    if (
+        not problem
+        and not as_given
+        and stub
+        and own
+        and code_fingerprint(stub) == code_fingerprint(own)
+    ):
         problem = f"○ {name} is as the lesson gives it: yours to change."
     is_repair = stub is not None and not does_nothing(stub)
-    return Asked(name, current().name, variables, caller.f_globals, problem, is_repair)
+    return AskedExercise(name, current().name, variables, caller.f_globals, problem, is_repair)
 
 
-def not_python(name: str) -> str:
+def syntax_error_message(name: str) -> str:
     """A sentence if the cell that should define the function last did not compile; else "".
 
     Such a cell runs nothing, so the function is still the one before it.
@@ -96,9 +102,11 @@ def not_python(name: str) -> str:
     return ""
 
 
-def meaning(code: CodeType) -> tuple:
+def code_fingerprint(code: CodeType) -> tuple:
     """What tells a function from another: no names of files, lines or comments."""
-    constants = [meaning(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    constants = [
+        code_fingerprint(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts
+    ]
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, tuple(constants)
 
 
@@ -117,7 +125,7 @@ def stub_of(lesson: str, name: str) -> CodeType | None:
     return None
 
 
-def solutions() -> dict[str, str]:
+def solution_sources() -> dict[str, str]:
     """The source of the cell that defines it, for each function of the open lesson's solutions
     notebook.
     """
@@ -131,14 +139,14 @@ def solutions() -> dict[str, str]:
     return found
 
 
-def name_of(answer: Any, names: Mapping[str, Any]) -> str:
+def exercise_name(answer: Any, names: Mapping[str, Any]) -> str:
     """The exercise that an answer is for: what it is bound to in the notebook, or else its own
     name.
 
     names: the notebook's variables. "" if the answer has no name at all. Raises LookupError if the
     lesson has no solution of that name.
     """
-    known, own = solutions(), answer.__name__ if isinstance(answer, FunctionType) else ""
+    known, own = solution_sources(), answer.__name__ if isinstance(answer, FunctionType) else ""
     bound = [name for name in known if name in names and names[name] is answer]
     if own in bound or not bound:
         if own.isidentifier() and own not in known:
@@ -149,7 +157,7 @@ def name_of(answer: Any, names: Mapping[str, Any]) -> str:
     return bound[0]
 
 
-def unfit(name: str, answer: Any) -> str:
+def reason_not_runnable(name: str, answer: Any) -> str:
     """What to say of an answer that cannot be run: it has no name, is still to do, or is no
     function; else "".
     """
@@ -163,16 +171,16 @@ def unfit(name: str, answer: Any) -> str:
     return f"✗ {name} is no function but of type {kind}: write `def {name}(...)`."
 
 
-def solution(name: str, names: Mapping[str, Any]) -> Callable:
+def load_solution(name: str, names: Mapping[str, Any]) -> Callable:
     """The function of that name from the open lesson's solutions notebook, among the notebook's
     variables.
     """
     namespace = dict(names)
-    exec(compile(solutions()[name], f"<solution of {name}>", "exec"), namespace)
+    exec(compile(solution_sources()[name], f"<solution of {name}>", "exec"), namespace)
     return namespace[name]
 
 
-def empty(answer: Any) -> bool:
+def is_stub(answer: Any) -> bool:
     """Whether a function's body does nothing: a docstring, pass, ... or a bare return."""
     return isinstance(answer, FunctionType) and does_nothing(answer.__code__)
 

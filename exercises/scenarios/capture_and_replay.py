@@ -11,10 +11,10 @@ from torch import nn
 from exercises.answers.graph_use import (
     ON_THE_STAND_IN,
     Wrong,
-    close,
-    not_the_last,
-    nothing_freed,
-    use,
+    are_close,
+    call_answer,
+    require_distinct_results,
+    require_no_freed_reads,
 )
 from exercises.scenarios.common import NO_WARM_UP, Runs, few, passes, replayed_for_each, tensors_of
 from exercises.scenarios.rules import callers_own, from_one_graph, one_graph
@@ -59,9 +59,9 @@ def _predict(answer, result_of, symptoms, margin=ON_THE_STAND_IN):
     every, recorded = passes(net)
     with callers_own("sample", sample):
         predict = from_one_graph(answer, net, sample)
-        used = use(predict, list(batches))
+        used = call_answer(predict, list(batches))
         used.replays(graphs=5, operators=15)  # in each call a copy in, an empty tensor, a copy out
-        nothing_freed()
+        require_no_freed_reads()
     used.gives(expected, mistaken, margin)
     if every.cold:
         raise Wrong(NO_WARM_UP)
@@ -98,10 +98,10 @@ def trajectory(answer: Callable) -> None:
         expected.append(step.function(expected[-1]))
     del expected[0]
     with callers_own("start", start):
-        used = use(lambda: answer(step, start, states), [()], what="It")
+        used = call_answer(lambda: answer(step, start, states), [()], what="It")
         found = tensors_of(used.kept[0], states, "states")
-    nothing_freed()
-    if not close(found, expected):
+    require_no_freed_reads()
+    if not are_close(found, expected):
         _drifts(found, expected)
     replayed_for_each(used.seen, states, "states")
     one_graph(used.seen)
@@ -111,13 +111,13 @@ def trajectory(answer: Callable) -> None:
 
 def _drifts(found, expected):
     """Raises Wrong with what is wrong with a list of states."""
-    if close(found, expected[:1] * len(found)):
+    if are_close(found, expected[:1] * len(found)):
         raise Wrong(
             "Every state is the first one: the graph must write the new "
             "state where it reads the old one."
         )
-    not_the_last(found)
-    if not close(found[0], expected[0]):
+    require_distinct_results(found)
+    if not are_close(found[0], expected[0]):
         raise Wrong("The first state is not the first: the warm-up has moved it, so put it back.")
     raise Wrong(
         "The states are not the eager ones: does a replay read the state that the last one wrote?"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from exercises.answers.graph_use import Wrong, filled, returned, use
+from exercises.answers.graph_use import Wrong, call_answer, fill_placeholders, returned_function
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own
 
@@ -107,7 +107,7 @@ def graph_counted(answer: Callable) -> None:
 
     sample = xs[0].clone()
     with callers_own("sample or x", sample, xs):
-        function = returned(answer(lambda x: layer(x, capacity), total, sample))
+        function = returned_function(answer(lambda x: layer(x, capacity), total, sample))
         _counts(function, total, start, xs, layer, capacity)
 
 
@@ -119,7 +119,7 @@ def _counts(function, total, start, xs, layer, capacity):
         raise Wrong(WARM_UP_COUNTED.format(found=before, start=start))
     if before < start:
         raise Wrong(START_LOST.format(start=start))
-    used = use(function, list(xs))
+    used = call_answer(function, list(xs))
     expected = [layer(x, capacity)[0] for x in xs]
     of_sample = [rows(y, keeps(route(xs[0]), n_expert, capacity)) for y in expected]
     used.gives(expected, {FROZEN_ORDER: of_sample})
@@ -158,7 +158,7 @@ def graph_groups(answer: Callable) -> None:
     up, xs = experts(routings)
     sample = xs[0].clone()
     with callers_own("sample or x", sample, xs):
-        _in_their_groups(use(answer(route, up, sample), list(xs)), up, xs, routings)
+        _in_their_groups(call_answer(answer(route, up, sample), list(xs)), up, xs, routings)
 
 
 def _in_their_groups(used, up, xs, routings):
@@ -181,7 +181,7 @@ def _in_their_groups(used, up, xs, routings):
         FROZEN_CAPACITY: with_rows(largest),
     }
     for capacity in range(largest + 1, len(xs[0])):
-        faults[filled(FEW_ROWS, found=capacity)] = with_rows(capacity)
+        faults[fill_placeholders(FEW_ROWS, found=capacity)] = with_rows(capacity)
     used.gives(expected, faults)
 
 
@@ -212,7 +212,7 @@ def _two_capacities(answer, up, sample, xs):
         capacities.add(int(capacity))
         return plain(x, int(capacity))
 
-    used = use(answer(layer, loads, sample), list(xs))
+    used = call_answer(answer(layer, loads, sample), list(xs))
     used.only_replays()
     if capacities != {capacity, len(sample)}:
         both = sorted(capacities), [capacity, len(sample)]
@@ -221,7 +221,7 @@ def _two_capacities(answer, up, sample, xs):
     dropped = [plain(x, capacity)[0] for x in xs]
     used.gives(expected, {DROPS: dropped})
     if (found := used.counts["graphs"]) != right:
-        raise Wrong(filled(OTHER_REPLAYS, found=found, right=right))
+        raise Wrong(fill_placeholders(OTHER_REPLAYS, found=found, right=right))
     used.replays(graphs=right, operators=40)
 
 

@@ -15,18 +15,18 @@ from torch.optim import lr_scheduler
 
 from cpu_graph import on_stand_in
 from cpu_graph.log import beside_replays, is_replay, issued, launch_log, races
-from exercises.answers.comparison import brief
+from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
-    Watched,
+    GraphUse,
     Wrong,
-    as_expected,
-    close,
-    copied,
-    filled,
+    are_close,
+    call_answer,
+    copy_tensors,
+    fill_placeholders,
     match_symptoms,
-    not_the_last,
-    use,
-    watch,
+    require_distinct_results,
+    require_expected,
+    watch_graphs,
 )
 from exercises.scenarios.common import (
     TRAINED,
@@ -94,30 +94,30 @@ def train_on_plateau(answer: Callable) -> None:
     epochs, steps = 5, few(4, 7)
     twin = copy.deepcopy(net)
     expected = _plateau(net, batch, epochs, steps, "epoch")
-    with _metrics() as metrics, counted() as counts, watch() as seen:
+    with _metrics() as metrics, counted() as counts, watch_graphs() as seen:
         losses = answer(twin, *batch, epochs, steps)
     replayed_for_each(seen, epochs * steps, "steps")
     one_graph(seen)
     losses = _flat(losses, epochs * steps)
-    if not close(losses[0], expected[0]):
+    if not are_close(losses[0], expected[0]):
         raise Wrong(FIRST_LOSS)
     reads = counts["reads"]
     _decided_by_means(metrics, losses, steps)
-    if not close(losses, expected):
+    if not are_close(losses, expected):
         eagerly = partial(_plateau, net, batch, epochs, steps)
         match_symptoms(losses, [(EVERY_STEP, eagerly("step")), (NO_SCHEDULE, eagerly("never"))])
         raise Wrong("The losses are not those of a rate that is decided by each epoch's mean loss.")
     if reads > 2 * epochs:
-        raise Wrong(filled(READS_MUCH, reads=reads, epochs=epochs, steps=steps))
+        raise Wrong(fill_placeholders(READS_MUCH, reads=reads, epochs=epochs, steps=steps))
 
 
 def _flat(losses, count):
     """The losses of a tensor that an answer returned, as a list."""
     if not torch.is_tensor(losses) or losses.numel() != count:
-        raise Wrong(f"A tensor of {count} losses is asked, not {brief(losses)}.")
+        raise Wrong(f"A tensor of {count} losses is asked, not {short_repr(losses)}.")
     detached([losses])
     losses = list(losses.flatten())
-    not_the_last(losses)
+    require_distinct_results(losses)
     return losses
 
 
@@ -130,7 +130,7 @@ def _metrics() -> Iterator[list]:
         settings = scheduler.factor, scheduler.patience, scheduler.threshold
         if settings != PLATEAU:
             raise Wrong(f"The scheduler has other settings than the given one: {settings}.")
-        metrics.append(copied(torch.as_tensor(given)))
+        metrics.append(copy_tensors(torch.as_tensor(given)))
         return step(scheduler, given, *arguments)
 
     with patch.object(lr_scheduler.ReduceLROnPlateau, "step", noted):
@@ -143,8 +143,10 @@ def _decided_by_means(metrics, losses, steps):
         raise Wrong(EVERY_STEP)
     for epoch, given in enumerate(metrics, 1):
         mean = torch.stack(losses[(epoch - 1) * steps : epoch * steps]).mean()
-        if not close(given.float(), mean):
-            raise Wrong(filled(NOT_THE_MEAN, epoch=epoch, given=given.item(), mean=mean.item()))
+        if not are_close(given.float(), mean):
+            raise Wrong(
+                fill_placeholders(NOT_THE_MEAN, epoch=epoch, given=given.item(), mean=mean.item())
+            )
 
 
 def _plateau(net, batch, epochs, steps, when):
@@ -173,23 +175,23 @@ def train_in_half(answer: Callable) -> None:
     start = copy.deepcopy(net)
     expected, scales, moved = _fp16_rows(net, batches, 0)
     _, early, _ = _fp16_rows(net, batches, 3)
-    sample = copied(batches[0])
+    sample = copy_tensors(batches[0])
     with untrained(net):
         train, scaler = several(answer(net, *sample), "a function", "the scaler")
     found_scales, found_moved = [], []
 
     def step(*batch):
-        weights = copied(list(net.parameters()))
+        weights = copy_tensors(list(net.parameters()))
         loss = train(*batch)
-        found_moved.append(not close(list(net.parameters()), weights))
+        found_moved.append(not are_close(list(net.parameters()), weights))
         found_scales.append(scaler.get_scale())
         return loss
 
     with callers_own("inputs or targets", sample, batches):
-        used = use(step, batches)
+        used = call_answer(step, batches)
     in_float32, _, _ = _fp16_rows(start, batches[:6], 0, enabled=False)
     # on a GPU both may be close
-    if close(used.given[:6], in_float32) and not close(used.given[:6], expected[:6]):
+    if are_close(used.given[:6], in_float32) and not are_close(used.given[:6], expected[:6]):
         raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
     _scaled_as_eager(found_scales, scales, early, found_moved[6] and not moved[6])
     symptoms = {
@@ -232,7 +234,7 @@ def _fp16_rows(net, batches, warm_up, enabled=True, unscaled=True, limit=0.5):
     losses, scales = [], []
     moved = []
     for inputs, targets in batches:
-        weights = copied(list(twin.parameters()))
+        weights = copy_tensors(list(twin.parameters()))
         adam.zero_grad()
         with torch.autocast("cuda", torch.float16, enabled=enabled):
             loss = mse_loss(twin(inputs), targets)
@@ -244,14 +246,14 @@ def _fp16_rows(net, batches, warm_up, enabled=True, unscaled=True, limit=0.5):
         scaler.update()
         losses.append(loss.detach())
         scales.append(scaler.get_scale())
-        moved.append(not close(list(twin.parameters()), weights))
+        moved.append(not are_close(list(twin.parameters()), weights))
     return losses, scales, moved
 
 
 class Loader(list):
     """Batches of which each is ready when a replay has been issued for the one before."""
 
-    def __init__(self, batches: list, seen: Watched) -> None:
+    def __init__(self, batches: list, seen: GraphUse) -> None:
         super().__init__(batches)
         self.seen = seen
 
@@ -276,7 +278,7 @@ def train_prefetched(answer: Callable) -> None:
         expected = losses_of(net, sgd, batches)
         pinned = [tuple(tensor.cpu().pin_memory() for tensor in batch) for batch in batches]
         with callers_own("batches", pinned):
-            with watch() as seen:
+            with watch_graphs() as seen:
                 losses = answer(sgd_step(net), net, Loader(pinned, seen))
             beside = len(beside_replays()) // 2  # inputs and targets
             late = next(_unordered_copies(), None)
@@ -285,9 +287,9 @@ def train_prefetched(answer: Callable) -> None:
             if late:
                 raise Wrong(late)
             losses = _flat(losses, steps)
-        as_expected(losses, expected)
+        require_expected(losses, expected)
         if on_stand_in() and beside < steps - 1:
-            raise Wrong(filled(NOT_BESIDE, beside=beside, steps=steps - 1))
+            raise Wrong(fill_placeholders(NOT_BESIDE, beside=beside, steps=steps - 1))
 
 
 def _unordered_copies() -> Iterator[tuple[str, str]]:

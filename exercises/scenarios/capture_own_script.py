@@ -9,12 +9,12 @@ from torch import nn
 
 from exercises.answers.graph_use import (
     Wrong,
-    as_expected,
-    close,
-    copied,
+    are_close,
+    call_answer,
+    copy_tensors,
     match_symptoms,
-    use,
-    watch,
+    require_expected,
+    watch_graphs,
 )
 from exercises.scenarios.common import (
     TRAINED,
@@ -57,7 +57,7 @@ def graph_after_warm_up(answer: Callable) -> None:
         stale.append(losses_of(net, momentum, batches[:WARMUP] + [held] * 5))
     step = Runs(partial(train_step, net, momentum(net.parameters())))
     with callers_own("the first batch", batches):
-        used = use(answer(step), batches)
+        used = call_answer(answer(step), batches)
         not_eager(used.seen)
         one_graph(used.seen)
         if len(step.eager) != WARMUP:
@@ -75,12 +75,12 @@ def train_with_falling_rate(answer: Callable) -> None:
     untrained, adamw = copy.deepcopy(net), partial(torch.optim.AdamW, capturable=True)
     losses_at = partial(losses_of, untrained, adamw, batches)
     expected = losses_at(rates)
-    with watch() as seen:
+    with watch_graphs() as seen:
         losses = tensors_of(answer(net, batches), len(batches))
     not_eager(seen)
     one_graph(seen)
     frozen = losses_at([*rates[: WARMUP + 1], *[rates[WARMUP]] * 6])
-    as_expected(losses, expected, [(FROZEN, frozen), (CONSTANT, losses_at(rates[:1] * 10))])
+    require_expected(losses, expected, [(FROZEN, frozen), (CONSTANT, losses_at(rates[:1] * 10))])
     detached(losses)
 
 
@@ -91,24 +91,24 @@ def resume(answer: Callable) -> None:
     step = partial(train_step, net, optimizer)
     for batch in batches[:4]:
         step(*batch)
-    checkpoint = copied({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
+    checkpoint = copy_tensors({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
     expected = [step(*batch) for batch in batches[4:]]
 
     fresh = perceptron(nn.Tanh())
-    initial = copied(fresh.state_dict())
+    initial = copy_tensors(fresh.state_dict())
     new = momentum(fresh.parameters())
-    first = copied(batches[4])
+    first = copy_tensors(batches[4])
     with callers_own("batch", first):
-        train = answer(fresh, new, partial(train_step, fresh, new), first, copied(checkpoint))
-        if not close(fresh.state_dict(), checkpoint["net"]):
-            unloaded = close(fresh.state_dict(), initial)
+        train = answer(fresh, new, partial(train_step, fresh, new), first, copy_tensors(checkpoint))
+        if not are_close(fresh.state_dict(), checkpoint["net"]):
+            unloaded = are_close(fresh.state_dict(), initial)
             raise Wrong(
                 "The network has not got the weights of the checkpoint." if unloaded else TRAINED
             )
-        used = use(train, batches[4:])
+        used = call_answer(train, batches[4:])
         not_eager(used.seen)
         one_graph(used.seen)
-    if close(used.given[:1], expected[:1]) and not close(used.given, expected):
+    if are_close(used.given[:1], expected[:1]) and not are_close(used.given, expected):
         raise Wrong(
             "The first loss is right, the next ones are not.",
             "The momentum of the checkpoint has no effect, or is no longer that of the checkpoint.",

@@ -11,15 +11,15 @@ from torch import nn
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
     Wrong,
-    as_expected,
-    close,
-    copied,
+    are_close,
+    call_answer,
+    copy_tensors,
     match_symptoms,
-    not_the_last,
-    use,
-    watch,
+    require_distinct_results,
+    require_expected,
+    watch_graphs,
 )
-from exercises.answers.launches import launches
+from exercises.answers.launches import count_launches
 from exercises.scenarios.common import (
     ANEW,
     TRAINED,
@@ -51,18 +51,18 @@ def train_epoch(answer: Callable) -> None:
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
     expected = losses_of(net, momentum, batches)
     of_the_first = losses_of(net, momentum, batches[:1] * 5)
-    before, initial = copied(batches), copy.deepcopy(net)
+    before, initial = copy_tensors(batches), copy.deepcopy(net)
     with callers_own("the first batch", batches):
-        with watch() as seen:
+        with watch_graphs() as seen:
             losses = answer(net, momentum(net.parameters()), batches)
         replayed_for_each(seen, 5)
         one_graph(seen)
         losses = tensors_of(losses, 5)
         match_symptoms(losses, [(EVERY_TIME_THE_FIRST, of_the_first)])
-        not_the_last(losses)
+        require_distinct_results(losses)
         warmed = partial(losses_of, initial, momentum)
         symptoms = [(TRAINED, warmed(before[:1] * n + before)[n:]) for n in range(1, 6)]
-        as_expected(losses, expected, symptoms)
+        require_expected(losses, expected, symptoms)
         detached(losses)
 
 
@@ -80,10 +80,10 @@ def log_and_capture(answer: Callable) -> None:
                 "and with it AccumulateGrad's stream.",
                 "Detach it.",
             )
-        used = use(train, batches)
+        used = call_answer(train, batches)
         used.gives(expected)
         used.replays(graphs=5, operators=15)
-        if not close([torch.as_tensor(loss)], expected[:1]):
+        if not are_close([torch.as_tensor(loss)], expected[:1]):
             raise Wrong("The loss before training is not the eager one, or a replay wrote over it.")
         detached(used.kept)
 
@@ -103,7 +103,7 @@ def continue_with_graph(answer: Callable) -> None:
         with nothing_drawn(), _restored(net, optimizer):
             train = answer(net, optimizer, step, *batches[3])
         on_side_stream(recorded.eager)
-        used = use(train, batches[3:])
+        used = call_answer(train, batches[3:])
         used.gives(expected)
         used.replays(graphs=5, operators=15)
     detached(used.kept)
@@ -112,13 +112,16 @@ def continue_with_graph(answer: Callable) -> None:
 @contextmanager
 def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Raises Wrong if the block leaves a change in the training run."""
-    weights, buffers = copied(dict(net.named_parameters())), copied(dict(net.named_buffers()))
+    weights, buffers = (
+        copy_tensors(dict(net.named_parameters())),
+        copy_tensors(dict(net.named_buffers())),
+    )
     gathered = [state["momentum_buffer"] for state in optimizer.state.values()]
-    values = copied(gathered)
+    values = copy_tensors(gathered)
     yield
-    if not close(dict(net.named_parameters()), weights):
+    if not are_close(dict(net.named_parameters()), weights):
         raise Wrong(TRAINED)
-    if not close(dict(net.named_buffers()), buffers):
+    if not are_close(dict(net.named_buffers()), buffers):
         raise Wrong(
             "The warm-up moved the running statistics of the batch normalisation: restore the "
             "network's buffers too."
@@ -134,7 +137,7 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
             "The momentum of the training so far is gone: save its values before the warm-up, and "
             "copy them back."
         )
-    if not close(now, values):
+    if not are_close(now, values):
         raise Wrong("The warm-up changed the momentum: restore its values, in place.")
 
 
@@ -143,7 +146,7 @@ def capture_training(answer: Callable) -> None:
     clipped.
     """
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
-    before = copied(net.state_dict())
+    before = copy_tensors(net.state_dict())
     twin = copy.deepcopy(net)
     step = partial(train_step, twin, _clipped(momentum)(twin.parameters()))
     with unchanged():
@@ -154,12 +157,12 @@ def capture_training(answer: Callable) -> None:
     with callers_own(CALLERS, batches):
         _, recorded = passes(net)
         with nothing_drawn(), untrained(net):
-            with launches() as building:
+            with count_launches() as building:
                 train = answer(net, optimizer, *batches[0])
             on_side_stream(recorded.eager)
         if building["operators"] > 10:
             momentum_empty(optimizer)
-        used = use(train, batches)
+        used = call_answer(train, batches)
         if not optimizer.state:
             raise Wrong(
                 "The optimizer has lost the state that the graph works on: "

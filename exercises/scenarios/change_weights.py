@@ -13,14 +13,14 @@ from torch import nn
 from cpu_graph import on_stand_in
 from cpu_graph.log import launch_log
 from exercises.answers.graph_use import (
-    Used,
+    AnswerCalls,
     Wrong,
-    close,
-    filled,
+    are_close,
+    call_answer,
+    fill_placeholders,
     match_symptoms,
-    nothing_freed,
-    use,
-    watch,
+    require_no_freed_reads,
+    watch_graphs,
 )
 from exercises.scenarios.common import few, functions, not_eager
 from exercises.scenarios.rules import callers_own, freed_right_after, one_graph
@@ -75,7 +75,7 @@ FREED_EARLY = (
 
 def without_capture(change: Callable, *arguments: Any) -> None:
     """Call a function that changes weights. Raises Wrong if it captures."""
-    with watch() as seen:
+    with watch_graphs() as seen:
         change(*arguments)
     if seen.captured:
         raise Wrong(
@@ -83,9 +83,9 @@ def without_capture(change: Callable, *arguments: Any) -> None:
         )
 
 
-def as_eager(used: Used, expected: list, symptoms: Iterable[tuple[str, list]]) -> None:
+def as_eager(used: AnswerCalls, expected: list, symptoms: Iterable[tuple[str, list]]) -> None:
     """Raises Wrong unless each call was one replay and gave what eager gives."""
-    if not close(used.given, expected):
+    if not are_close(used.given, expected):
         match_symptoms(used.given, symptoms)
     used.gives(expected)
     used.replays(graphs=len(expected), operators=3 * len(expected))
@@ -93,7 +93,7 @@ def as_eager(used: Used, expected: list, symptoms: Iterable[tuple[str, list]]) -
 
 def still(kept: list, expected: list) -> None:
     """Raises Wrong unless results of earlier calls are as they were."""
-    if not close(kept, expected):
+    if not are_close(kept, expected):
         raise Wrong("A later replay wrote over a result: clone it.")
 
 
@@ -122,7 +122,7 @@ def _merges(returned, base, batches, adapters):
         return [batch @ weight.T for batch in batches]
 
     def check(expected, *symptoms):
-        used = use(predict, batches, "predict")
+        used = call_answer(predict, batches, "predict")
         as_eager(used, expected, symptoms)
         return used.kept
 
@@ -136,7 +136,7 @@ def _merges(returned, base, batches, adapters):
         after = check(outputs(), (STILL_MERGED, outputs(merged[-1])), (ADDED, outputs(merged[0])))
         differing = sum(int((a != b).sum()) for a, b in zip(after, before, strict=True))
         if differing:
-            raise Wrong(filled(ROUNDED, differing, sum(one.numel() for one in before)))
+            raise Wrong(fill_placeholders(ROUNDED, differing, sum(one.numel() for one in before)))
     still(before, outputs())
 
 
@@ -149,7 +149,7 @@ def adapter_rows(answer: Callable) -> None:
     batches = list(torch.randn(6, rows, n_in, device="cuda"))
     slots = [torch.arange(rows, device="cuda").roll(number) % n_slots for number in range(6)]
     sample = batches[0].clone()
-    with callers_own("sample, inputs or slots", sample, batches, slots), watch() as built:
+    with callers_own("sample, inputs or slots", sample, batches, slots), watch_graphs() as built:
         returned = answer(weight, n_slots, rank, sample)
         _rows(functions(returned, "predict", "load"), weight, batches, slots, rank)
     one_graph(built)
@@ -179,8 +179,8 @@ def _rows(returned, weight, batches, slots, rank):
             deltas[number, slot] = B @ A
         some, of_rows = (given[2 * number : 2 * number + 2] for given in (batches, slots))
         right = outputs(deltas[number], some, of_rows)
-        used = use(predict, list(zip(some, of_rows, strict=True)), "predict")
-        if not number and not close(used.given[:1], right[:1]):
+        used = call_answer(predict, list(zip(some, of_rows, strict=True)), "predict")
+        if not number and not are_close(used.given[:1], right[:1]):
             raise Wrong("A slot that was never loaded adds something: start with zeros.")
         symptoms = [(NOT_LOADED, outputs(old, some, of_rows)) for old in deltas[:number]]
         for fixed in (slots[0], of_rows[0], torch.zeros_like(slots[0])):
@@ -217,7 +217,7 @@ def in_turns(
 ) -> list:
     """The result of each batch; the weights of its version are published before it."""
     results = []
-    with no_wait_of_the_cpu(), watch() as seen:
+    with no_wait_of_the_cpu(), watch_graphs() as seen:
         for number, batch in enumerate(batches):
             if number:
                 weights = versions[number]
@@ -264,11 +264,11 @@ def published(answer: Callable) -> None:
 def _of_their_versions(results, batches, output):
     """Raises Wrong unless each result was computed with the weights published before it."""
     for number, (result, batch) in enumerate(zip(results, batches, strict=True)):
-        fitting = [version for version in range(3) if close([result], [output(version, batch)])]
+        fitting = [version for version in range(3) if are_close([result], [output(version, batch)])]
         if number in fitting:
             continue
-        nothing_freed()
-        if close([result], [output(3, batch)]):
+        require_no_freed_reads()
+        if are_close([result], [output(3, batch)]):
             raise Wrong(FREED_EARLY)
         if number == 0:  # no publish came before it
             raise Wrong(TOO_LATE)

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, call_answer
 from exercises.scenarios.common import few, tensors_of
 from exercises.scenarios.rules import callers_own, detached
 
@@ -32,7 +32,7 @@ def graph_around_read(answer: Callable) -> None:
     sample = drawn[1].clone()
     expected = outputs()
     with callers_own("inputs", sample, inputs):
-        used = use(answer(first, left, right, sample), inputs)
+        used = call_answer(answer(first, left, right, sample), inputs)
     _read_between(used, expected, outputs, drawn[1])
 
 
@@ -87,7 +87,7 @@ def replay_or_eager(answer: Callable) -> None:
     expected = [_pick(one) for one in inputs]
     own = sample.clone()
     with callers_own("inputs", own, inputs):
-        used = use(answer(_pick, own), inputs)
+        used = call_answer(answer(_pick, own), inputs)
     for given, right in zip(tensors_of(used.given, len(inputs), "results"), expected, strict=True):
         if given.dtype != right.dtype:
             raise Wrong(

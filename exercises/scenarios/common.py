@@ -14,8 +14,8 @@ from torch.nn.functional import mse_loss
 
 from cpu_graph import on_stand_in
 from cpu_graph.nodes import Node
-from exercises.answers.comparison import brief
-from exercises.answers.graph_use import EAGER, Watched, Wrong, copied, same
+from exercises.answers.comparison import short_repr
+from exercises.answers.graph_use import EAGER, GraphUse, Wrong, are_equal, copy_tensors
 from helpers.capture import unchanged
 
 TRAINED = (
@@ -52,9 +52,9 @@ ON_DEFAULT_STREAM = (
 @contextmanager
 def untrained(net: nn.Module) -> Iterator[None]:
     """Raises Wrong if the warm-up of the block has trained net."""
-    before = copied(net.state_dict())
+    before = copy_tensors(net.state_dict())
     yield
-    if not same(net.state_dict(), before):
+    if not are_equal(net.state_dict(), before):
         raise Wrong(TRAINED)
 
 
@@ -69,11 +69,11 @@ def nothing_drawn() -> Iterator[None]:
     """Raises Wrong if the warm-up of the block has drawn on the GPU."""
     before = torch.cuda.get_rng_state()
     yield
-    if not same(torch.cuda.get_rng_state(), before):
+    if not are_equal(torch.cuda.get_rng_state(), before):
         raise Wrong(DREW)
 
 
-def not_eager(seen: Watched) -> None:
+def not_eager(seen: GraphUse) -> None:
     """Raises Wrong if nothing was replayed."""
     if not seen.replayed:
         raise Wrong(EAGER)
@@ -90,7 +90,7 @@ class Runs:
     was captured before it had run. graphs: those of seen in which it was captured.
     """
 
-    def __init__(self, function: Callable, seen: Watched | None = None):
+    def __init__(self, function: Callable, seen: GraphUse | None = None):
         self.function = function
         self.seen = seen
         self.graphs: list[torch.cuda.CUDAGraph] = []
@@ -140,7 +140,7 @@ class Net(nn.Sequential):
         return super().forward(inputs)
 
 
-def in_one_pool(seen: Watched) -> None:
+def in_one_pool(seen: GraphUse) -> None:
     """Raises Wrong if captured graphs have different memory pools."""
     if len(seen.pools) > 1:
         raise Wrong(POOLS)
@@ -162,7 +162,7 @@ def tensors_of(given: Any, count: int, what: str = "losses") -> list:
     """
     is_flat = torch.is_tensor(given) and given.ndim == 1
     if not (isinstance(given, list | tuple) or is_flat) or not all(map(torch.is_tensor, given)):
-        raise Wrong(f"A list of {what}, each a tensor, is asked, not {brief(given)}.")
+        raise Wrong(f"A list of {what}, each a tensor, is asked, not {short_repr(given)}.")
     if len(given) != count:
         raise Wrong(f"It returns {len(given)} {what} where {count} are asked.")
     return list(given)
@@ -188,7 +188,7 @@ def functions(given: Any, *names: str) -> tuple:
     return tuple(given)
 
 
-def replayed_for_each(seen: Watched, count: int, what: str = "batches") -> None:
+def replayed_for_each(seen: GraphUse, count: int, what: str = "batches") -> None:
     """Raises Wrong unless graphs were replayed as often as there are batches."""
     not_eager(seen)
     if len(seen.replayed) != count:
@@ -258,7 +258,7 @@ def accumulated_gradients(net: nn.Module, batches: list) -> list:
     """The gradients of all batches, added up; None where there is no gradient."""
     for inputs, targets in batches:
         mse_loss(net(inputs), targets).backward()
-    return copied(gradients(net))
+    return copy_tensors(gradients(net))
 
 
 def sgd_step(net: nn.Module) -> Callable:
@@ -276,7 +276,7 @@ def sgd_step(net: nn.Module) -> Callable:
     return step
 
 
-def nodes_of(seen: Watched) -> list[Node]:
+def nodes_of(seen: GraphUse) -> list[Node]:
     """The nodes of the captured graphs. The stand-in knows them; on a GPU the list is empty."""
     if on_stand_in() is None:
         return []

@@ -15,12 +15,12 @@ from examples.decoder import Config, Decoder, new_kv_cache, sample
 from exercises.answers.graph_use import (
     WRITTEN_OVER,
     Wrong,
-    close,
-    copied,
+    are_close,
+    call_answer,
+    copy_tensors,
     match_symptoms,
-    nothing_freed,
-    use,
-    watch,
+    require_no_freed_reads,
+    watch_graphs,
 )
 from exercises.scenarios.common import few, not_eager, several
 from exercises.scenarios.rules import from_one_graph, one_graph
@@ -87,7 +87,7 @@ def decoded(
     """The next count tokens. feeds=False decodes the same input again, moves=False stays at the
     position.
     """
-    (tokens, positions, cache), given = copied(state), []
+    (tokens, positions, cache), given = copy_tensors(state), []
     for _ in range(count):
         given.append(sample(model(tokens, positions, cache)))
         tokens, positions = given[-1] if feeds else tokens, positions + moves
@@ -154,8 +154,8 @@ def make_responder(answer: Callable) -> None:
         for length, count in ((few(6, 9), 4), (few(2, 5), 3), (few(9, 12), 3))
     ]
     expected = _answers(model, requests)
-    used = use(from_one_graph(answer, model, SIZES), requests)
-    if not close(used.given, expected):
+    used = call_answer(from_one_graph(answer, model, SIZES), requests)
+    if not are_close(used.given, expected):
         if all(bool((made == made[:, -1:]).all()) for made in used.given):
             raise Wrong(LAST)
         match_symptoms(used.given, _response_faults(partial(_answers, model, requests)))
@@ -187,18 +187,18 @@ def graph_rows(answer: Callable) -> None:
     first = torch.cat(rows)
     state = (first, torch.tensor(lengths, device="cuda")[:, None], cache)
     expected = decoded(model, state, calls)
-    both = from_one_graph(answer, model, SIZES, copied(prompts))
+    both = from_one_graph(answer, model, SIZES, copy_tensors(prompts))
     first_tokens, following = several(both, "the first tokens", "a function")
-    given = copied(first_tokens)
-    used = use(_without_wait(following), [()] * calls)
-    if not close(given, first):
+    given = copy_tensors(first_tokens)
+    used = call_answer(_without_wait(following), [()] * calls)
+    if not are_close(given, first):
         warmed = ((WARMED.format(number), tokens) for number, tokens in enumerate(expected, 2))
         match_symptoms(given, warmed)
         raise Wrong(
             "The first tokens are not those that the prompts get alone: read each prompt as it "
             "is, without padding, into its own row of the cache."
         )
-    if not close(used.given, expected):
+    if not are_close(used.given, expected):
         for which, length in (("longest", max(lengths)), ("shortest", min(lengths))):
             same = decoded(model, (first, torch.full_like(first, length), cache), calls)
             match_symptoms(used.given, [(ONE_POSITION.format(which), same)])
@@ -206,7 +206,7 @@ def graph_rows(answer: Callable) -> None:
         frozen = decoded(model, state, calls, moves=False)
         match_symptoms(used.given, [(NOT_FED, not_fed), (FROZEN, frozen)])
     used.gives(expected)
-    if not close(first_tokens, first):
+    if not are_close(first_tokens, first):
         raise Wrong(WRITTEN_OVER)
     used.replays(graphs=calls, operators=calls)
 
@@ -219,15 +219,15 @@ def generate(answer: Callable) -> None:
         tokens = [one.item() for one in decoded(model, state, room)]
         end = SIZES.vocab_size if at is None else tokens[at]
         count = tokens.index(end) + 1 if end in tokens[:limit] else limit
-        own = copied(state)
-        with watch() as seen:
+        own = copy_tensors(state)
+        with watch_graphs() as seen:
             try:
                 given = answer(model, *own, end, every, limit)
             except RuntimeError as error:
                 if "device-side assert" not in str(error):
                     raise
                 raise Wrong(NO_ROOM) from None
-        nothing_freed()
+        require_no_freed_reads()
         one_graph(seen)
         if not isinstance(given, list | tuple) or not all(isinstance(one, int) for one in given):
             raise Wrong("A list of whole numbers is asked: .tolist() makes one.")

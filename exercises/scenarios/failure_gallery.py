@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import Wrong, close, filled, use
+from exercises.answers.graph_use import Wrong, are_close, call_answer, fill_placeholders
 from exercises.scenarios.common import few, perceptron
 from exercises.scenarios.rules import callers_own, detached, from_one_graph
 
@@ -31,12 +31,14 @@ def capture_scores(answer: Callable) -> None:
     expected = [torch.where(count, 2 * y, 0) for count, y in zip(counts, outputs, strict=True)]
     sample = batches[0].clone()
     with callers_own("sample or x", sample, batches):
-        used = use(from_one_graph(answer, model, sample), batches)
+        used = call_answer(from_one_graph(answer, model, sample), batches)
     for number, (yours, right) in enumerate(zip(used.given, expected, strict=True), 1):
         shape = getattr(yours, "shape", None)
         if shape != right.shape:
             said = tuple(shape) if shape is not None else type(yours).__name__
-            raise Wrong(filled(OTHER_ROWS, number=number, yours=said, right=tuple(right.shape)))
+            raise Wrong(
+                fill_placeholders(OTHER_ROWS, number=number, yours=said, right=tuple(right.shape))
+            )
     used.gives(expected, {ALL_ROWS: [2 * y for y in outputs]})
     detached(used.kept)
     used.replays(graphs=len(batches), operators=4 * len(batches))
@@ -54,18 +56,18 @@ def capture_average(answer: Callable) -> None:
         expected.append(average)
     sample = torch.randn(length, device="cuda")
     with callers_own("sample or x", sample, calls):
-        used = use(from_one_graph(answer, sample), calls)
+        used = call_answer(from_one_graph(answer, sample), calls)
     first, second, third = used.given[:3]
-    if not close(used.given, expected):
-        if close(first, second):
+    if not are_close(used.given, expected):
+        if are_close(first, second):
             raise Wrong(STANDS_STILL)
-        if not close(second, third):
+        if not are_close(second, third):
             raise Wrong(
                 "With a momentum of 0 the average moves.",
                 "The graph holds the momentum of the capture: put it into a tensor on the GPU, "
                 "and fill that before the replay.",
             )
-        if not close(first, expected[0]):
+        if not are_close(first, expected[0]):
             raise Wrong(
                 "The average does not begin at 0.",
                 "The warm-up ran the step and moved it: set it back after the capture.",

@@ -8,8 +8,15 @@ from torch import nn
 
 from cpu_graph import on_stand_in
 from cpu_graph.log import is_replay, launch_log, races
-from exercises.answers.comparison import brief
-from exercises.answers.graph_use import Wrong, as_expected, close, filled, use, watch
+from exercises.answers.comparison import short_repr
+from exercises.answers.graph_use import (
+    Wrong,
+    are_close,
+    call_answer,
+    fill_placeholders,
+    require_expected,
+    watch_graphs,
+)
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
     few,
@@ -70,7 +77,7 @@ def standardize(answer: Callable) -> None:
     x = torch.randn(len(lengths), size, columns, device="cuda") + 3
     requests = _filled_behind(x, lengths)
     replay = _captured(answer, requests[0])
-    given = use(replay, requests[:4], what="It").given
+    given = call_answer(replay, requests[:4], what="It").given
     pairs = [(x, length) for (x, _), length in zip(requests, lengths, strict=True)]
     expected = [_standardized(x[:length]) for x, length in pairs]
     shapes = {tuple(result.shape) for result in given}
@@ -79,14 +86,14 @@ def standardize(answer: Callable) -> None:
     tops = [result[:length] for result, length in zip(given, lengths[:4], strict=True)]
     spread = [_standardized(x[:length], len(x) - length) for x, length in pairs[:4]]
     counted = [_standardized(x)[:length] for x, length in pairs[:4]]
-    as_expected(tops, expected[:4], [(SPREAD, spread), (COUNTED, counted)])
+    require_expected(tops, expected[:4], [(SPREAD, spread), (COUNTED, counted)])
     if any(result[length:].any() for result, length in zip(given, lengths[:4], strict=True)):
         raise Wrong(
             "The rows behind the request are not zero.", "Mask again after the mean is subtracted."
         )
-    others = use(replay, requests[4:], what="It").given
+    others = call_answer(replay, requests[4:], what="It").given
     zeros = [torch.cat([top, top.new_zeros(size - len(top), columns)]) for top in expected[4:]]
-    if not close(others, zeros):
+    if not are_close(others, zeros):
         raise Wrong(SPOILT)
 
 
@@ -112,9 +119,11 @@ def _captured(answer, request):
         if "pinned" in text:
             raise Wrong(FROM_THE_CPU) from None
         error = text.splitlines()[0].rstrip(".")
-        raise Wrong(filled(REFUSED, error=error)) from None
+        raise Wrong(fill_placeholders(REFUSED, error=error)) from None
     if not torch.is_tensor(output):
-        raise Wrong(f"A tensor is asked, not {brief(output)}, which every replay would repeat.")
+        raise Wrong(
+            f"A tensor is asked, not {short_repr(output)}, which every replay would repeat."
+        )
 
     def replay(*inputs):
         for tensor, new in zip(static, inputs, strict=True):
@@ -144,9 +153,9 @@ def pad_to_buckets(answer: Callable) -> None:
     for rows in requests:
         static[: len(rows)] = rows
         stale.append(total(static[: sizes[bisect_left(sizes, len(rows))]]))
-    with watch() as built:
+    with watch_graphs() as built:
         function = answer(total, sizes, 3)
-    used = use(function, requests)
+    used = call_answer(function, requests)
     behind = "Rows of an earlier request are left behind a shorter one: fill them with zeros."
     used.gives(expected, {behind: stale})
     used.replays(graphs=len(requests), operators=6 * len(requests))
@@ -185,7 +194,7 @@ def read_results(answer: Callable) -> None:
         raced.extend(races())
         return replay(request)
 
-    with watch() as seen:
+    with watch_graphs() as seen:
         results = answer(serve, requests, columns)
     replayed_for_each(seen, count, "requests")
     _arrived(results, expected)
@@ -211,5 +220,5 @@ def _arrived(results, expected):
             "The list holds the buffers, and later copies overwrite them: clone each.",
         )
     for number, (result, right) in enumerate(zip(results, expected, strict=True)):
-        if not close([result], [right]):
-            raise Wrong(filled(TOO_EARLY, number=number))
+        if not are_close([result], [right]):
+            raise Wrong(fill_placeholders(TOO_EARLY, number=number))

@@ -9,14 +9,14 @@ from torch import nn
 
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
-    Used,
+    AnswerCalls,
     Wrong,
-    close,
-    copied,
-    filled,
-    same,
-    use,
-    watch,
+    are_close,
+    are_equal,
+    call_answer,
+    copy_tensors,
+    fill_placeholders,
+    watch_graphs,
 )
 from exercises.scenarios.common import few, functions, gradients, perceptron
 from exercises.scenarios.rules import callers_own, detached
@@ -95,7 +95,7 @@ def warmed_up(calls: Iterable[Callable], batches: list) -> None:
             try:
                 call(batch)
             except RuntimeError as error:
-                raise Wrong(filled(ROWS, str(error).splitlines()[0])) from error
+                raise Wrong(fill_placeholders(ROWS, str(error).splitlines()[0])) from error
 
 
 def in_graphs(answer: Callable) -> None:
@@ -111,22 +111,24 @@ def in_graphs(answer: Callable) -> None:
     iterates = [iteration(net) for net in nets]
     requests = [(number % 2, inputs) for number, inputs in enumerate(batches[4:])]
     expected = [iterates[number](inputs).clone() for number, inputs in requests]
-    sums = [copied(gradients(net)) for net in nets]
+    sums = [copy_tensors(gradients(net)) for net in nets]
     first = [iterates[0](inputs).clone() for _, inputs in requests]
     frozen = [iterates[number](batches[2 * number]).clone() for number, _ in requests]
-    with callers_own("batch", batches, longer), watch() as built:
+    with callers_own("batch", batches, longer), watch_graphs() as built:
         calls = functions(answer(list(iterates)), "one for the first network", "one for the second")
         for number, inputs in enumerate(batches[:4]):
             calls[number // 2](inputs)
-        used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
+        used = call_answer(
+            lambda number, inputs: calls[number](inputs), requests, what="A function"
+        )
         used.gives(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
-        if not close([gradients(net) for net in nets], sums):
+        if not are_close([gradients(net) for net in nets], sums):
             raise Wrong("The gradients are not the eager ones.")
         used.replays(graphs=len(requests), operators=3 * len(requests))
         mixed = [pair for both in zip(batches[4:], longer[4:], strict=True) for pair in both]
         _of_two_sizes(calls, iterates, longer, mixed)
     if len(built.captured) > 4:
-        raise Wrong(filled(TOO_OFTEN, len(built.captured)))
+        raise Wrong(fill_placeholders(TOO_OFTEN, len(built.captured)))
 
 
 def _of_two_sizes(calls, iterates, longer, mixed):
@@ -134,7 +136,7 @@ def _of_two_sizes(calls, iterates, longer, mixed):
     requests = [(number // 2 % 2, inputs) for number, inputs in enumerate(mixed)]
     expected = [iterates[number](inputs).clone() for number, inputs in requests]
     warmed_up(calls, longer)
-    used = use(lambda number, inputs: calls[number](inputs), requests, what="A function")
+    used = call_answer(lambda number, inputs: calls[number](inputs), requests, what="A function")
     used.gives(expected)
     if used.seen.captured or not used.seen.replayed:
         raise Wrong(
@@ -148,20 +150,20 @@ def gradients_add_up(train: Callable, batches: list, own: list, generator: torch
     """Raises Wrong if a second call does not add to the gradients of the first."""
     torch._foreach_zero_(own)
     train(batches[0])
-    first, state = copied(own), generator.get_state()
+    first, state = copy_tensors(own), generator.get_state()
     train(batches[1])
-    both = copied(own)
+    both = copy_tensors(own)
     torch._foreach_zero_(own)
     generator.set_state(state)
     train(batches[1])
-    if not close(both, [one + two for one, two in zip(first, own, strict=True)]):
+    if not are_close(both, [one + two for one, two in zip(first, own, strict=True)]):
         raise Wrong(
             "The graph sets the gradients to zero: leave that to the caller, who may add up "
             "several iterations."
         )
 
 
-def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> Used:
+def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> AnswerCalls:
     """How the two were used: a pair of losses for each input, with a step of plain SGD between the
     two.
     """
@@ -173,13 +175,13 @@ def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) 
         trained = train(batch)
         with torch.no_grad():
             torch._foreach_add_(list(net.parameters()), gradients(net), alpha=-0.1)
-        before = copied(gradients(net))
+        before = copy_tensors(gradients(net))
         validated = validate(batch)
-        around.append((before, copied(gradients(net))))
+        around.append((before, copy_tensors(gradients(net))))
         return trained, validated
 
-    used = use(turn, inputs, what="Each")
-    if not all(same(*pair) for pair in around):
+    used = call_answer(turn, inputs, what="Each")
+    if not all(are_equal(*pair) for pair in around):
         raise Wrong("Validation changes the gradients.", "It is to have no backward pass.")
     return used
 

@@ -13,12 +13,12 @@ from exercises.answers.graph_use import (
     EAGER,
     EVERY_TIME_THE_FIRST,
     Wrong,
-    close,
-    copied,
+    are_close,
+    call_answer,
+    copy_tensors,
     match_symptoms,
-    returned,
-    use,
-    watch,
+    returned_function,
+    watch_graphs,
 )
 from exercises.scenarios.common import (
     NO_WARM_UP,
@@ -120,7 +120,7 @@ def _pass_by_pass(answer, net, check=lambda *_: None, differs=OTHER_SHAPE):
                 raise Wrong(NO_GRADIENT)
             if not warmed_up:
                 raise Wrong(NO_WARM_UP)
-            if not close(found, expected):
+            if not are_close(found, expected):
                 raise Wrong(differs)
 
 
@@ -155,10 +155,10 @@ def make_solver(answer: Callable) -> None:
     noted = Runs(one_round)
     sample = inputs[0].clone()
     with callers_own("x", sample):
-        with watch() as seen:
+        with watch_graphs() as seen:
             solver = answer(noted, sample)
         with _counted(solver) as (counted, replayed_in):
-            used = use(counted, inputs)
+            used = call_answer(counted, inputs)
     replayed = used.counts["graphs"]
     if seen.captured and not replayed:
         raise Wrong(
@@ -184,7 +184,7 @@ def _counted(solver: Callable) -> Iterator[tuple]:
 
     def call(x):
         counts.append(0)
-        return returned(solver)(x)
+        return returned_function(solver)(x)
 
     def counting(graph):
         counts[-1] += 1
@@ -220,9 +220,9 @@ def _graphed(answer, net, sample):
 
     Raises Wrong if a sample has a history.
     """
-    before = copied(net.state_dict())
+    before = copy_tensors(net.state_dict())
     Net.runs = 0
-    with watch() as seen, _samples() as samples:
+    with watch_graphs() as seen, _samples() as samples:
         answered = answer(net, sample)
     if any(one.grad_fn is not None for one in samples):
         raise Wrong(
@@ -231,7 +231,7 @@ def _graphed(answer, net, sample):
             "part would fail.",
         )
     net = answered if isinstance(answered, nn.Module) else net
-    if not close(list(net.parameters()), [before[name] for name, _ in net.named_parameters()]):
+    if not are_close(list(net.parameters()), [before[name] for name, _ in net.named_parameters()]):
         raise Wrong("It changes weights.")
     return net, seen.captured
 
@@ -258,6 +258,6 @@ def _one_pass(net, twin, batch):
     torch.manual_seed(seed)
     expected = accumulated_gradients(twin, [batch])
     torch.manual_seed(seed)
-    with watch() as seen:
+    with watch_graphs() as seen:
         found = accumulated_gradients(net, [batch])
     return found, expected, seen.replayed

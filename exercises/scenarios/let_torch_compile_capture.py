@@ -17,8 +17,14 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from cpu_graph import on_stand_in
-from exercises.answers.comparison import brief
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
+from exercises.answers.comparison import short_repr
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Wrong,
+    are_close,
+    call_answer,
+    copy_tensors,
+)
 from exercises.scenarios.common import (
     draw_batches,
     few,
@@ -173,16 +179,16 @@ def make_scaled(answer: Callable) -> None:
                 result = scaled(x)
             copies += inspect.from_cpu
             if not isinstance(result, torch.Tensor):
-                raise Wrong(f"scaled(x) returns {brief(result)}, not a tensor.")
+                raise Wrong(f"scaled(x) returns {short_repr(result)}, not a tensor.")
             expected = (x @ x).relu() * on_gpu
             if calls.item() != number:
                 raise Wrong(
                     f"The tensor calls holds {calls.item():g} where {number} is right.",
                     "It has to count the calls, so add 1 to this tensor in place.",
                 )
-            if close(result, expected):
+            if are_close(result, expected):
                 raise Wrong("The product is no longer multiplied by the number of calls.")
-            if not close(result, expected * number):
+            if not are_close(result, expected * number):
                 raise Wrong(f"The result of call {number - before} is not that of the original.")
     _gets_a_graph(notes)
     if copies > 1:
@@ -214,13 +220,13 @@ def graph_compiled(answer: Callable) -> None:
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
     expected = losses_of(net, momentum, batches)
     first_again = losses_of(net, momentum, batches[:1] * 5)
-    given, optimizer = copied(batches[0]), momentum(net.parameters())
+    given, optimizer = copy_tensors(batches[0]), momentum(net.parameters())
     with callers_own("inputs or targets", given, batches):
         with compiling() as notes:
             with untrained(net):
                 train = from_one_graph(answer, net, optimizer, *given)
             momentum_empty(optimizer)
-            used = use(train, batches)
+            used = call_answer(train, batches)
         used.replays(graphs=5, operators=15)
         if not notes.captured:
             raise Wrong(

@@ -10,7 +10,7 @@ import torch
 
 from cpu_graph import on_stand_in
 from cpu_graph.log import operator_of
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, use, watch
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, call_answer, watch_graphs
 from exercises.scenarios.common import (
     Runs,
     draw_batches,
@@ -42,9 +42,9 @@ def graphed_training(answer: Callable) -> None:
     expected = losses_of(net, sgd, batches)
     untouched = copy.deepcopy(net)
     with callers_own("inputs or targets", batches):
-        with untrained(net), watch() as built:
+        with untrained(net), watch_graphs() as built:
             train = answer(net, sgd(net.parameters()), *batches[0])
-        used = use(train, batches)
+        used = call_answer(train, batches)
     used.replays(graphs=5, operators=15)
     first = partial(losses_of, untouched, sgd, batches[:1] * 5)
     used.gives(expected, {EVERY_TIME_THE_FIRST: first})
@@ -79,9 +79,9 @@ def capture_in_lanes(answer: Callable) -> None:
     expected = [[(x @ weight).sin() for weight in weights] for x in inputs]
     sample = inputs[0].clone()
     with callers_own("sample or x", sample, inputs):
-        with watch() as built:
+        with watch_graphs() as built:
             function = answer(works, costs, sample)
-        used = use(function, inputs)
+        used = call_answer(function, inputs)
     for given in used.given:
         tensors_of(given, len(works), "results")
     used.replays(graphs=5, operators=5 + 5 * len(works))

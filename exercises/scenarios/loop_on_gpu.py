@@ -8,7 +8,16 @@ import torch
 
 from cpu_graph import on_stand_in
 from cpu_graph.graphs import Conditional, flat, taken
-from exercises.answers.graph_use import Watched, Wrong, close, copied, filled, returned, use, watch
+from exercises.answers.graph_use import (
+    GraphUse,
+    Wrong,
+    are_close,
+    call_answer,
+    copy_tensors,
+    fill_placeholders,
+    returned_function,
+    watch_graphs,
+)
 from exercises.scenarios import rules
 from exercises.scenarios.common import FILLED, few, nodes_of, whole_tokens
 
@@ -66,7 +75,7 @@ def body_runs(most: int) -> Iterator[list[int]]:
         while node.set:
             runs[-1] += 1
             if runs[-1] > most:
-                raise Wrong(filled(ENDLESS, runs[-1]))
+                raise Wrong(fill_placeholders(ENDLESS, runs[-1]))
             yield from taken(node.nodes)
             node.set = node.set and node.loops
 
@@ -75,13 +84,13 @@ def body_runs(most: int) -> Iterator[list[int]]:
 
 
 @contextmanager
-def looped(limit: int, what: str, *tensors: torch.Tensor) -> Iterator[tuple[Watched, list[int]]]:
+def looped(limit: int, what: str, *tensors: torch.Tensor) -> Iterator[tuple[GraphUse, list[int]]]:
     """The block captures one loop and uses it: its graphs, and how often each launch ran the body.
 
     Raises Wrong if an index of a replay is out of bounds, since the error itself does not say so,
     or if the caller's tensors change. what: their names in the exercise.
     """
-    with rules.callers_own(what, *tensors), watch() as seen, body_runs(limit + 2) as runs:
+    with rules.callers_own(what, *tensors), watch_graphs() as seen, body_runs(limit + 2) as runs:
         try:
             yield seen, runs
         except RuntimeError as error:
@@ -91,7 +100,7 @@ def looped(limit: int, what: str, *tensors: torch.Tensor) -> Iterator[tuple[Watc
     rules.one_graph(seen)
 
 
-def has_node(seen: Watched, loops: bool) -> None:
+def has_node(seen: GraphUse, loops: bool) -> None:
     """A while or an if node: raises Wrong if no captured graph has one, or if the capture ended
     inside of a body. Only the stand-in knows.
     """
@@ -117,7 +126,7 @@ def capture_generate(answer: Callable) -> None:
     sample = requests[0].clone()
     with looped(limit, "tokens", sample, *requests) as (seen, runs):
         generate = answer(lambda last: after[last], sample, ring[-1], limit)
-        used = use(generate, requests)
+        used = call_answer(generate, requests)
     used.replays(graphs=len(requests), operators=3 * len(requests))
     has_node(seen, loops=True)
     ends = [[min(limit, distance) for distance in row] for row in distances]
@@ -156,7 +165,7 @@ def _runs_as_often(runs, expected):
         return
     for found, enough in zip(runs, expected, strict=True):
         if found != enough:
-            raise Wrong(filled(TOO_OFTEN, found, enough))
+            raise Wrong(fill_placeholders(TOO_OFTEN, found, enough))
 
 
 def capture_sampler(answer: Callable) -> None:
@@ -182,13 +191,15 @@ def capture_sampler(answer: Callable) -> None:
         return completion
 
     with looped(limit, "token", sample, *starts) as (seen, runs):
-        sampler = returned(answer(lambda token: table[token], sample, temperature, 0, limit))
+        sampler = returned_function(
+            answer(lambda token: table[token], sample, temperature, 0, limit)
+        )
 
         def sampled(seed, token):
             torch.manual_seed(seed)
             return sampler(token)
 
-        used = use(sampled, list(enumerate(starts)))
+        used = call_answer(sampled, list(enumerate(starts)))
     used.replays(graphs=len(starts), operators=6 * len(starts))
     has_node(seen, loops=True)
     if any(getattr(node, "draws", None) for node in flat(nodes_of(seen))):
@@ -203,7 +214,7 @@ def capture_sampler(answer: Callable) -> None:
             STALE: lambda: [used.given[0]] * len(starts),
             FIRST_ROW: [reference(*request, row=0) for request in enumerate(starts)],
             NO_TEMPERATURE: [reference(*request, scale=1.0) for request in enumerate(starts)],
-            SAME_NOISE: lambda: used.given if close(used.given[0], used.given[2]) else [],
+            SAME_NOISE: lambda: used.given if are_close(used.given[0], used.given[2]) else [],
         },
     )
     whole_tokens(used.given)
@@ -215,19 +226,22 @@ def guarded_step(answer: Callable) -> None:
     parameters = [torch.randn(few(), 3, device="cuda", requires_grad=True) for _ in range(2)]
     for one in parameters:
         one.grad = torch.ones_like(one)
-    before, spoils = copied(parameters), [0.0, float("inf"), 0.0, float("nan"), -float("inf"), 0.0]
+    before, spoils = (
+        copy_tensors(parameters),
+        [0.0, float("inf"), 0.0, float("nan"), -float("inf"), 0.0],
+    )
     requests = [tuple(torch.randn_like(one) for one in before) for _ in spoils]
     for pair, spoil in zip(requests, spoils, strict=True):
         pair[few(0, 2)][0, 0] += spoil
     addresses = [one.data_ptr() for one in parameters]
-    with watch() as seen:
-        replay = returned(answer(parameters, 0.5))
+    with watch_graphs() as seen:
+        replay = returned_function(answer(parameters, 0.5))
     if [one.data_ptr() for one in parameters] != addresses:
         raise Wrong(
             "The parameters have new memory, and the graph writes to the old one.",
             "Copy the saved values back into the parameters, in place.",
         )
-    if not close(parameters, before):
+    if not are_close(parameters, before):
         raise Wrong(
             "The warm-up has moved the weights.",
             "Put back what it changed, before the first replay.",
@@ -237,9 +251,9 @@ def guarded_step(answer: Callable) -> None:
         for one, gradient in zip(parameters, pair, strict=True):
             one.grad.copy_(gradient)
         replay()
-        return copied(parameters)
+        return copy_tensors(parameters)
 
-    used = use(train, requests)
+    used = call_answer(train, requests)
     used.replays(graphs=len(spoils), operators=10 * len(spoils))
     has_node(seen, loops=False)
     if not all(map(_all_finite, used.given)):

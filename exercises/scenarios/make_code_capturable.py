@@ -5,16 +5,16 @@ from collections.abc import Callable
 import torch
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
-from exercises.answers.comparison import brief
+from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     Wrong,
-    close,
-    copied,
+    are_close,
+    call_answer,
+    copy_tensors,
     match_symptoms,
-    not_the_last,
-    nothing_freed,
-    use,
-    watch,
+    require_distinct_results,
+    require_no_freed_reads,
+    watch_graphs,
 )
 from exercises.scenarios.common import TRAINED, few, not_eager
 from exercises.scenarios.rules import one_graph
@@ -39,7 +39,7 @@ def entropy(answer: Callable) -> None:
     with torch.cuda.graph(graph):
         result = answer(p)
         if not torch.is_tensor(result) or result.shape != ():
-            raise Wrong(f"A tensor of shape () is asked, not {brief(result)}.")
+            raise Wrong(f"A tensor of shape () is asked, not {short_repr(result)}.")
         if not result.requires_grad:
             raise Wrong("The result has no gradient.", "Compute it from p with tensors alone.")
         (gradient,) = torch.autograd.grad(result, p)
@@ -48,9 +48,9 @@ def entropy(answer: Callable) -> None:
         with torch.no_grad():
             p.copy_(case)
         graph.replay()
-        return copied([result, gradient])
+        return copy_tensors([result, gradient])
 
-    used = use(replay, cases, what="It")
+    used = call_answer(replay, cases, what="It")
     for case, (_, found) in zip(cases, used.given, strict=True):
         if not found.isfinite().all():
             raise Wrong(NOT_FINITE)
@@ -84,7 +84,7 @@ def logger(answer: Callable) -> None:
             results.append(filled.clone())
         return results
 
-    used = use(replay, list(losses), what="It")
+    used = call_answer(replay, list(losses), what="It")
     if any(output.data_ptr() != log.data_ptr() for output in used.kept):
         raise Wrong("It should write into the log that it is given, and return it.")
     used.kept = used.given  # all results are the log itself
@@ -102,22 +102,22 @@ def anneal_and_train(answer: Callable) -> None:
     """A weight trained on batches of the CPU, with a temperature that falls from step to step."""
     count, size = few(9, 12), few(3, 6)  # the temperature comes to its lowest value
     weight = torch.randn(size, device="cuda").requires_grad_()
-    initial = copied(weight)
+    initial = copy_tensors(weight)
     batches = [torch.randn(size) for _ in range(count)]
-    given = copied(batches)
-    with watch() as seen:
+    given = copy_tensors(batches)
+    with watch_graphs() as seen:
         losses = answer(weight, batches)
     not_eager(seen)
-    nothing_freed()
+    require_no_freed_reads()
     one_graph(seen)
     if len(seen.replayed) not in (count, count - 3):  # a warm-up of three steps may count
         raise Wrong(f"{len(seen.replayed)} replays for {count} batches: one for each is asked.")
     if not isinstance(losses, list) or len(losses) != count:
-        raise Wrong(f"A list of {count} numbers is asked, not {brief(losses)}.")
+        raise Wrong(f"A list of {count} numbers is asked, not {short_repr(losses)}.")
     losses = torch.tensor([float(loss) for loss in losses])
-    not_the_last(list(losses))
+    require_distinct_results(list(losses))
     falling = [max(1.0, 2 * 0.9**number) for number in range(count + 4)]
-    _is_trained(losses, copied(weight), initial, given, falling)
+    _is_trained(losses, copy_tensors(weight), initial, given, falling)
 
 
 def _is_trained(losses, weight, initial, batches, falling):
@@ -126,7 +126,7 @@ def _is_trained(losses, weight, initial, batches, falling):
 
     def trained_like(trained_on, temperatures):
         expected, trained = _annealed(initial, trained_on, temperatures)
-        return close([losses, weight], [expected, trained])
+        return are_close([losses, weight], [expected, trained])
 
     if trained_like(batches, falling):
         return

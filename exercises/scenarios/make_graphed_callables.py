@@ -7,17 +7,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from exercises.answers.comparison import brief
+from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     EAGER,
-    Watched,
+    GraphUse,
     Wrong,
-    as_expected,
-    close,
-    copied,
+    are_close,
+    call_answer,
+    copy_tensors,
     match_symptoms,
-    use,
-    watch,
+    require_expected,
+    watch_graphs,
 )
 from exercises.scenarios.common import (
     NO_WARM_UP,
@@ -60,7 +60,7 @@ def graph_without_one_dropout(answer: Callable) -> None:
             found, seen = _trained(graphed, batch)
             if not seen.replayed:
                 raise Wrong(OTHER_MODE)
-            if close(found, _trained(frozen, batch)[0]):
+            if are_close(found, _trained(frozen, batch)[0]):
                 continue
             symptoms = [(STILL_DROPS, _trained(unfrozen, batch)[0])]
             symptoms += [(ALL_OFF, _trained(without, batch)[0])]
@@ -77,7 +77,7 @@ def train_in_place(answer: Callable) -> None:
     doubled = losses_of(start, sgd, batches, rates=[0.1] + 4 * [0.2])
     Net.runs = 0
     with callers_own("the first batch", batches):
-        with watch() as seen:
+        with watch_graphs() as seen:
             losses = answer(net, sgd(net.parameters()), batches)
         not_eager(seen)
         if not Net.runs:
@@ -91,7 +91,7 @@ def train_in_place(answer: Callable) -> None:
             )
         if len(seen.replayed) != 10:
             raise Wrong(f"{len(seen.replayed)} graphs were replayed where 5 steps need 2 each.")
-        as_expected(losses, expected, [(TWICE, doubled)], what="Loss")
+        require_expected(losses, expected, [(TWICE, doubled)], what="Loss")
         detached(losses)
 
 
@@ -108,7 +108,7 @@ def graph_siamese(answer: Callable) -> None:
             twin.zero_grad(set_to_none=True)
             expected = (twin(pair[0]) - twin(pair[1])).square().mean()
             expected.backward()
-            used = use(loss_of, [pair])
+            used = call_answer(loss_of, [pair])
             loss = used.kept[0]
             if not torch.is_tensor(loss) or not loss.requires_grad:
                 raise Wrong("backward() cannot run on what it returns.", "Return the loss itself.")
@@ -124,9 +124,9 @@ def _siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) ->
             "The loss is 0, whatever the pair.",
             "The second call writes its output where that of the first one was.",
         )
-    if not close(loss, expected):
+    if not are_close(loss, expected):
         raise Wrong("The loss differs from eager.")
-    if not close(gradients(net), gradients(twin)):
+    if not are_close(gradients(net), gradients(twin)):
         raise Wrong(
             "The loss is right, but the gradients differ from eager.",
             "Does the second forward pass overwrite what the backward pass of the first one reads?",
@@ -136,7 +136,7 @@ def _siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) ->
 def _answer(answer: Callable, net: Net, *samples: torch.Tensor) -> Any:
     """What the answer returns for net; raises Wrong if it captured net without a warm-up."""
     Net.runs = 0
-    with watch() as seen:
+    with watch_graphs() as seen:
         graphed = answer(net, *samples)
     if seen.captured and not Net.runs:
         raise Wrong(NO_WARM_UP)
@@ -146,16 +146,16 @@ def _answer(answer: Callable, net: Net, *samples: torch.Tensor) -> Any:
 def _module(graphed: Any) -> nn.Module:
     """What the answer returned, if that is a module."""
     if not isinstance(graphed, nn.Module):
-        raise Wrong(f"The graphed module is to be returned, not {brief(graphed)}.")
+        raise Wrong(f"The graphed module is to be returned, not {short_repr(graphed)}.")
     return graphed
 
 
-def _trained(module: nn.Module, batch: tuple) -> tuple[list, Watched]:
+def _trained(module: nn.Module, batch: tuple) -> tuple[list, GraphUse]:
     """Output and gradients of one pass with the same random numbers, and what was replayed."""
     torch.manual_seed(0)
     module.zero_grad(set_to_none=True)
-    with watch() as seen:
-        output = copied(module(batch[0]))
+    with watch_graphs() as seen:
+        output = copy_tensors(module(batch[0]))
         torch.manual_seed(0)
         gradients = accumulated_gradients(module, [batch])
     return [output, *gradients], seen

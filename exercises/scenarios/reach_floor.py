@@ -8,7 +8,15 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from exercises.answers.graph_use import Used, Wrong, close, copied, parting, use, watch
+from exercises.answers.graph_use import (
+    AnswerCalls,
+    Wrong,
+    are_close,
+    call_answer,
+    copy_tensors,
+    describe_first_difference,
+    watch_graphs,
+)
 from exercises.scenarios.common import (
     draw_batches,
     few,
@@ -31,12 +39,12 @@ def graph_per_buffer(answer: Callable) -> None:
     """A few buffers, which a loader fills again and again, and a step of plain SGD."""
     net, count = perceptron(), few(2, 5)
     batches = draw_batches(3 * count)
-    buffers = copied(batches[:count])
+    buffers = copy_tensors(batches[:count])
     firsts = [batches[i - i % count] for i in range(3 * count)]
     expected, stale, only_first = (
         losses_of(net, sgd, fed) for fed in (batches, 3 * batches[:count], firsts)
     )
-    with untrained(net), watch() as building:
+    with untrained(net), watch_graphs() as building:
         train = answer(sgd_step(net), net, buffers)
     in_one_pool(building)
 
@@ -46,7 +54,7 @@ def graph_per_buffer(answer: Callable) -> None:
                 buffer.copy_(new)
             yield number % count
 
-    used = use(train, loaded())
+    used = call_answer(train, loaded())
     used.gives(
         expected,
         {
@@ -80,12 +88,12 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
     with untrained(net):
         train = answer(net, optimizer, *stacks[0])
     used = _use_on_stacks(train, stacks, steps)
-    if not any(dropped) and not close(used.given, each):
+    if not any(dropped) and not are_close(used.given, each):
         raise Wrong(
             "No zero_grad is captured.", "It looks as if each step adds to the last gradient."
         )
-    if close(used.given, around) and not close(around, each):
-        raise Wrong(parting(used.given, each), OLD_WEIGHTS)
+    if are_close(used.given, around) and not are_close(around, each):
+        raise Wrong(describe_first_difference(used.given, each), OLD_WEIGHTS)
     if _distance(used.given, without) < 0.1 * _distance(each, without):
         raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
     used.gives(each)
@@ -129,7 +137,7 @@ def _stacked_batches(batches, steps):
     ]
 
 
-def _use_on_stacks(train: Callable, stacks: list[tuple], steps: int) -> Used:
+def _use_on_stacks(train: Callable, stacks: list[tuple], steps: int) -> AnswerCalls:
     def losses_of_stack(*stack):
         losses = train(*stack)
         if torch.is_tensor(losses) and losses.numel() == 1 < steps:
@@ -141,7 +149,7 @@ def _use_on_stacks(train: Callable, stacks: list[tuple], steps: int) -> Used:
         return losses
 
     with callers_own("inputs or targets", stacks):
-        return use(losses_of_stack, stacks)
+        return call_answer(losses_of_stack, stacks)
 
 
 def _distance(these, those):

@@ -17,8 +17,8 @@ from torch.nn.utils import clip_grad_norm_
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from exercises.answers.graph_use import Wrong, close, watch
-from exercises.answers.launches import launches
+from exercises.answers.graph_use import Wrong, are_close, watch_graphs
+from exercises.answers.launches import count_launches
 from exercises.scenarios.script_inputs import (
     calls,
     ensemble,
@@ -264,7 +264,7 @@ def held(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 def counted() -> Iterator[Counter]:
     """Count launches, captures, memory pools, and reads of values by the host."""
     total = Counter()
-    with launches() as launched, Reads(total), watch() as seen:
+    with count_launches() as launched, Reads(total), watch_graphs() as seen:
         yield total
     total.update(launched + Counter(captures=len(seen.captured), pools=len(seen.pools)))
 
@@ -434,5 +434,7 @@ def _alike(one, other):
     return (
         one.shape == other.shape
         and torch.equal(one.isnan(), other.isnan())
-        and close(torch.where(one.isnan(), nowhere, one), torch.where(one.isnan(), nowhere, other))
+        and are_close(
+            torch.where(one.isnan(), nowhere, one), torch.where(one.isnan(), nowhere, other)
+        )
     )

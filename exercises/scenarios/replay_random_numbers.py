@@ -10,7 +10,13 @@ from torch.nn.functional import dropout
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph.errors import NotModelled
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Wrong,
+    are_close,
+    call_answer,
+    copy_tensors,
+)
 from exercises.scenarios.common import NO_WARM_UP, few, several
 from exercises.scenarios.rules import callers_own
 from helpers.capture import capture_step
@@ -46,7 +52,7 @@ def flip_graph(answer: Callable) -> None:
     with callers_own("images", sample, batches):
         with Operators() as operators:
             replay = answer(sample)
-        used = use(replay, list(batches))
+        used = call_answer(replay, list(batches))
     used.replays(graphs=calls, operators=4 * calls)
 
     first_again = [_flips(given, batches[0], mirrored[0]) for given in used.given]
@@ -102,10 +108,10 @@ def mixup_graph(answer: Callable) -> None:
     with _numpy_seeded(seed), callers_own("images", sample, batches):
         with Operators() as operators:
             replay = answer(sample)
-        used = use(replay, list(batches))
+        used = call_answer(replay, list(batches))
     used.replays(graphs=calls, operators=6 * calls)
 
-    if close(used.given[1:], mixed([lams[0], *lams[: calls - 1]])[1:]) and not close(
+    if are_close(used.given[1:], mixed([lams[0], *lams[: calls - 1]])[1:]) and not are_close(
         used.given[0], mixed(lams[:calls])[0]
     ):
         raise Wrong("Each replay uses the lam of the call before: copy lam first, then replay.")
@@ -141,7 +147,7 @@ def mixup_graph(answer: Callable) -> None:
 def _works_without_its_graph(replay, first, second):
     """Whether results still follow the input where replays do nothing."""
     with patch.object(torch.cuda.CUDAGraph, "replay", lambda graph: None):
-        results = [copied(replay(batch)) for batch in (first, second)]
+        results = [copy_tensors(replay(batch)) for batch in (first, second)]
     return not torch.equal(*results)
 
 
@@ -172,7 +178,7 @@ def paired(answer: Callable) -> None:
     masks = [dropout(torch.ones_like(static), 0.5) for _ in range(2 * pairs)]
     torch.cuda.set_rng_state(start)
     try:
-        used = use(
+        used = call_answer(
             lambda *pair: several(answer(replay, *pair), "first", "second"),
             [tuple(pair) for pair in inputs],
             what="It",
@@ -186,7 +192,7 @@ def paired(answer: Callable) -> None:
         ) from None
     expected = [[mask * new for new in pair] for mask, pair in zip(masks, inputs, strict=False)]
     drawn = [(a != 0, b != 0) for a, b in used.given]
-    if close([first for first, _ in used.given], [second for _, second in used.given]):
+    if are_close([first for first, _ in used.given], [second for _, second in used.given]):
         raise Wrong("Both results are the second one: clone the first before the second replay.")
     if not all(torch.equal(*pair) for pair in drawn):
         raise Wrong(

@@ -15,7 +15,14 @@ from torch.utils._pytree import tree_leaves
 from cpu_graph import on_stand_in
 from cpu_graph.log import is_replay, launch_log, ordered
 from cpu_graph.nodes import Node
-from exercises.answers.graph_use import Watched, Wrong, copied, filled, same, watch
+from exercises.answers.graph_use import (
+    GraphUse,
+    Wrong,
+    are_equal,
+    copy_tensors,
+    fill_placeholders,
+    watch_graphs,
+)
 
 OVERWRITES = (
     "It changes a tensor of the caller: {}.",
@@ -31,14 +38,14 @@ IN_TURN = (
 )
 
 
-def one_graph(seen: Watched) -> None:
+def one_graph(seen: GraphUse) -> None:
     """One graph: raises Wrong if more than one was captured."""
     seen.captures_at_most_one()
 
 
 def from_one_graph(answer: Callable, *arguments: Any) -> Any:
     """What an answer returns; raises Wrong if it captured more than one graph."""
-    with watch() as seen:
+    with watch_graphs() as seen:
         returned = answer(*arguments)
     one_graph(seen)
     return returned
@@ -50,10 +57,10 @@ def callers_own(what: str, *values: Any) -> Iterator[None]:
 
     what: their names in the exercise.
     """
-    before = copied(values)
+    before = copy_tensors(values)
     yield
-    if not same(values, before):
-        raise Wrong(filled(OVERWRITES, what))
+    if not are_equal(values, before):
+        raise Wrong(fill_placeholders(OVERWRITES, what))
 
 
 def detached(results: Any) -> None:

@@ -7,7 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exercises.answers.graph_use import Used, Wrong, close, filled, match_symptoms, same, use
+from exercises.answers.graph_use import (
+    AnswerCalls,
+    Wrong,
+    are_close,
+    are_equal,
+    call_answer,
+    fill_placeholders,
+    match_symptoms,
+)
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own, from_one_graph
 
@@ -69,7 +77,7 @@ class Denoiser:
     def check(self, guided: bool = True) -> None:
         """Raises Wrong if what the model was captured with is frozen; guided: guidance, too."""
         if self.frozen == "noise level" or (self.frozen and guided):
-            raise Wrong(filled(FROZEN, self.frozen))
+            raise Wrong(fill_placeholders(FROZEN, self.frozen))
 
 
 def _on_the_gpu(value):
@@ -92,11 +100,11 @@ def _euler(model, x, levels, guidance=1.0, seen=lambda sigma, _: sigma, size=Non
     return x
 
 
-def _per_step(used: Used, steps: int) -> None:
+def _per_step(used: AnswerCalls, steps: int) -> None:
     """Raises Wrong unless each step was one replay, with little beside it."""
     used.only_replays()
     if (found := used.counts["graphs"]) != steps:
-        raise Wrong(filled(NOT_PER_STEP, found, steps))
+        raise Wrong(fill_placeholders(NOT_PER_STEP, found, steps))
     used.replays(graphs=steps, operators=8 * (steps + len(used.given)))
 
 
@@ -116,9 +124,9 @@ def graph_sampler(answer: Callable) -> None:
 
     expected = expected_from(noises[1:])
     with callers_own("noise", *noises):
-        used = use(from_one_graph(answer, model, noises[0]), requests)
+        used = call_answer(from_one_graph(answer, model, noises[0]), requests)
     steps = sum(num_steps for _, num_steps in calls)
-    if used.counts["graphs"] and not close(used.given, expected):
+    if used.counts["graphs"] and not are_close(used.given, expected):
         model.check()
         _parted(used, model, noises, calls, expected_from)
     _per_step(used, steps)
@@ -183,11 +191,11 @@ def graph_pipeline(answer: Callable) -> None:
     scheduler = Scheduler(shift)
     with callers_own("noise", *noises):
         pipeline = from_one_graph(answer, model, scheduler, noises[0])
-        used = use(pipeline, list(zip(noises[1:], counts, strict=True)))
-    if used.counts["graphs"] and not close(used.given, expected):
+        used = call_answer(pipeline, list(zip(noises[1:], counts, strict=True)))
+    if used.counts["graphs"] and not are_close(used.given, expected):
         model.check(guided=False)
         if len(scheduler.sigmas) != counts[-1] + 1:
-            raise Wrong(filled(OTHER_TABLE, len(scheduler.sigmas), counts[-1]))
+            raise Wrong(fill_placeholders(OTHER_TABLE, len(scheduler.sigmas), counts[-1]))
         _scheduled(used, model, noises, counts, shift)
     _per_step(used, sum(counts))
     used.gives(expected)
@@ -238,8 +246,8 @@ def graph_seeded_sampler(answer: Callable) -> None:
     repeated = [torch.stack([picture_of(seed, True) for seed in seeds]) for seeds in calls]
 
     sample = from_one_graph(answer, denoise, num_images, size, num_steps)
-    used = use(sample, [(list(seeds),) for seeds in calls])
-    if used.counts["graphs"] and not close(used.given, expected):
+    used = call_answer(sample, [(list(seeds),) for seeds in calls])
+    if used.counts["graphs"] and not are_close(used.given, expected):
         _seeded(used, repeated)
     used.replays(graphs=len(calls), operators=len(calls) * (4 * num_images * (num_steps + 1) + 8))
     used.gives(expected)
@@ -247,20 +255,20 @@ def graph_seeded_sampler(answer: Callable) -> None:
 
 def _seeded(used, repeated):
     """Raises Wrong with what the pictures of first, others, mixed, first, first show."""
-    if close(used.given, repeated):
+    if are_close(used.given, repeated):
         raise Wrong("Every step adds the same noise.", "Draw new numbers for each step.")
-    if same(used.given, used.given[:1] * len(used.given)):
+    if are_equal(used.given, used.given[:1] * len(used.given)):
         used.gives(used.given, {})
         raise Wrong(
             "The pictures do not depend on the seeds.",
             "Seed the generators in each call, before the replay.",
         )
-    if not close(used.given[3], used.given[4]) or not close(used.given[0], used.given[3]):
+    if not are_close(used.given[3], used.given[4]) or not are_close(used.given[0], used.given[3]):
         raise Wrong(
             "Two calls with the same seeds return different pictures.",
             "The graph draws from the generators of the capture: seed these, not others.",
         )
-    if not close(used.given[2][0], used.given[0][1]):
+    if not are_close(used.given[2][0], used.given[0][1]):
         raise Wrong(
             "The picture of a seed depends on the other seeds of its batch.",
             "Each picture needs a generator of its own.",

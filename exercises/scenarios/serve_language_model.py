@@ -10,13 +10,13 @@ from torch import nn
 from cpu_graph.log import races
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
-    Used,
-    Watched,
+    AnswerCalls,
+    GraphUse,
     Wrong,
-    close,
-    filled,
-    use,
-    watch,
+    are_close,
+    call_answer,
+    fill_placeholders,
+    watch_graphs,
 )
 from exercises.scenarios.common import NO_WARM_UP, Runs, few, in_one_pool, smallest_that_holds
 from exercises.scenarios.rules import callers_own
@@ -69,7 +69,7 @@ def capture_in_pieces(answer: Callable) -> None:
     frozen = [eagerly(x, 1.0) for x in samples]  # leaves 1.0 for the capture
     sample = samples[0].clone()
     with callers_own("x", sample, samples):
-        with watch() as built:
+        with watch_graphs() as built:
             replay = answer(noted, sample)
         if noted.cold:
             raise Wrong(NO_WARM_UP)
@@ -86,10 +86,10 @@ def _replays_pieces(replay, built, plan, ran, requests, results):
             plan[0] = factor
             yield x
 
-    used = use(replay, calls())
+    used = call_answer(replay, calls())
     raced = any(races())
     used.only_replays()
-    if not ran or close(used.given, frozen):
+    if not ran or are_close(used.given, frozen):
         raise Wrong(
             "The outside functions ran during the capture only, so each replay repeats their "
             "numbers: call them anew in every replay."
@@ -123,7 +123,7 @@ def _step_with_outside() -> tuple[Callable, list, list]:
     return step, plan, ran
 
 
-def _in_pieces(built: Watched, used: Used, ran: int, calls: int) -> None:
+def _in_pieces(built: GraphUse, used: AnswerCalls, ran: int, calls: int) -> None:
     """Raises Wrong unless each call ran three graphs of one pool and two outside functions."""
     if ran != 2 * calls:
         raise Wrong(OUTSIDE.format(found=ran / calls))
@@ -143,14 +143,14 @@ def serve_requests(answer: Callable) -> None:
     symptoms[ONE_START] = eagerly(ends=False)
     symptoms[FALLS] = eagerly(free=lambda x: 0)
     seen.clear()
-    with watch() as built:
+    with watch_graphs() as built:
         run = answer(step, list(TOKEN_SIZES), SLOTS)
     captured = dict(seen)  # the last run of each size is its capture
-    used = use(run, [(x, list(lengths)) for x, lengths in batches])
-    if used.counts["graphs"] and not used.seen.captured and not close(used.given, expected):
+    used = call_answer(run, [(x, list(lengths)) for x, lengths in batches])
+    if used.counts["graphs"] and not used.seen.captured and not are_close(used.given, expected):
         for size, longest in captured.items():
             if longest < size:
-                raise Wrong(filled(TOO_SHORT, size=size, longest=longest))
+                raise Wrong(fill_placeholders(TOO_SHORT, size=size, longest=longest))
     used.gives(expected, symptoms)
     used.replays(graphs=len(batches), operators=10 * len(batches))
     smallest_that_holds(used.seen.replayed, TOKEN_SIZES, [len(x) for x, _ in batches])

@@ -8,12 +8,12 @@ from torch import nn
 
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
-    Watched,
+    GraphUse,
     Wrong,
-    close,
-    parting,
-    use,
-    watch,
+    are_close,
+    call_answer,
+    describe_first_difference,
+    watch_graphs,
 )
 from exercises.scenarios.common import few, not_eager, perceptron
 from exercises.scenarios.rules import callers_own, replays_at_the_same_time
@@ -43,15 +43,15 @@ def two_models(answer: Callable) -> None:
     with torch.no_grad():
         expected = [(first(batch), second(batch)) for batch in batches]
         with callers_own("sample", batches):
-            with watch() as built:
+            with watch_graphs() as built:
                 predict = answer(first, second, batches[0])
             with patch.object(torch.cuda.CUDAGraph, "replay", noted):
-                used = use(predict, batches)
+                used = call_answer(predict, batches)
     not_eager(used.seen)
-    if close(used.given, expected[:1] * len(batches)):
+    if are_close(used.given, expected[:1] * len(batches)):
         raise Wrong(EVERY_TIME_THE_FIRST)
-    if not close(used.given, expected):
-        differs = parting(used.given, expected)
+    if not are_close(used.given, expected):
+        differs = describe_first_difference(used.given, expected)
         raise Wrong(differs, MEET if len(built.pools) < 2 else WAITS)
     used.gives(expected)
     used.replays(graphs=2 * len(batches), operators=6 * len(batches))
@@ -67,7 +67,7 @@ def _waited() -> list[Wrong]:
     return []
 
 
-def _at_once(built: Watched, streams: list, in_turn: list[Wrong]) -> None:
+def _at_once(built: GraphUse, streams: list, in_turn: list[Wrong]) -> None:
     """Raises Wrong unless the two replays of each call may run at the same time."""
     if len(built.pools) < 2:
         raise Wrong(

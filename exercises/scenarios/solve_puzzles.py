@@ -13,25 +13,25 @@ from cpu_graph import on_stand_in
 from cpu_graph.graphs import flat
 from cpu_graph.history import Step, shown_numbers
 from cpu_graph.log import Listener, heard_by, heard_by_nobody, operator_of, ordered
-from exercises.answers.comparison import brief
+from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     EAGER,
     EVERY_TIME_THE_FIRST,
     EVERY_TIME_THE_LAST,
     ONE_BEHIND,
-    Used,
-    Watched,
+    AnswerCalls,
+    GraphUse,
     Wrong,
-    close,
-    filled,
+    are_close,
+    describe_first_difference,
+    fill_placeholders,
     match_symptoms,
-    not_the_last,
-    nothing_freed,
-    parting,
-    returned,
-    watch,
+    require_distinct_results,
+    require_no_freed_reads,
+    returned_function,
+    watch_graphs,
 )
-from exercises.answers.launches import launches
+from exercises.answers.launches import count_launches
 
 NO_WARM_UP = "It leaves out the warm-up: keep that line, and undo what it does to state."
 CHANGED = (
@@ -145,17 +145,17 @@ class Heard(Listener):
         self.waits += any(graph for _, graph in self.launches)
 
 
-def served(run: Callable, requests: Iterable[tuple], keeps: bool = True) -> Used:
+def served(run: Callable, requests: Iterable[tuple], keeps: bool = True) -> AnswerCalls:
     """Call a function with each request, and read the results; if it keeps them, at the end."""
-    returned(run)
+    returned_function(run)
     given, counts = [], Counter()
-    with watch() as seen:
+    with watch_graphs() as seen:
         for request in requests:
-            with launches() as one:
+            with count_launches() as one:
                 result = tensor_of(run(*request))
             counts.update(one)
             given.append(result if keeps else read(result))
-    return Used(given, [read(one) for one in given], counts, seen)
+    return AnswerCalls(given, [read(one) for one in given], counts, seen)
 
 
 def tensor_of(value: Any) -> torch.Tensor:
@@ -172,7 +172,7 @@ def kind_of(value: Any) -> str:
     if isinstance(value, list | tuple) and value:
         what = "tensor" if torch.is_tensor(value[0]) else type(value[0]).__name__
         return f"a {type(value).__name__} of {len(value)} {what}s"
-    return "a tensor" if torch.is_tensor(value) else brief(value)
+    return "a tensor" if torch.is_tensor(value) else short_repr(value)
 
 
 def read(value: Any) -> Any:
@@ -188,16 +188,16 @@ def unheard(value: Any) -> Any:
 
 def unchanged(tensor: torch.Tensor, before: torch.Tensor, name: str = "x") -> None:
     """Raises Wrong unless a tensor of the caller holds what it held before."""
-    if not close(unheard(tensor), before):
+    if not are_close(unheard(tensor), before):
         raise Wrong(f"It changes {name}, a tensor of the caller.", "Compute into a new tensor.")
 
 
-def judge(used: Used, expected: list, symptoms: Iterable = ()) -> None:
+def judge(used: AnswerCalls, expected: list, symptoms: Iterable = ()) -> None:
     """Raises Wrong unless the results are the expected ones."""
-    nothing_freed()
+    require_no_freed_reads()
     expected = read(expected)
     pairs = zip(used.kept, expected, strict=True)
-    wrong = [(yours, right) for yours, right in pairs if not close(yours, right)]
+    wrong = [(yours, right) for yours, right in pairs if not are_close(yours, right)]
     if not wrong:
         return
     shown = [_first_numbers(one) for one in wrong[0]]
@@ -215,14 +215,14 @@ def _first_numbers(result: Any) -> str:
     return shown_numbers(torch.cat([one.flatten() for one in tree_leaves(result)]))
 
 
-def _tell(used: Used, expected: list, symptoms: Iterable) -> None:
+def _tell(used: AnswerCalls, expected: list, symptoms: Iterable) -> None:
     match_symptoms(used.kept, read(list(symptoms)))
-    not_the_last(used.kept)
+    require_distinct_results(used.kept)
     if len(expected) > 1:
         match_symptoms(used.kept, [(EVERY_TIME_THE_FIRST, expected[:1] * len(expected))])
-        if close(used.kept[1:], expected[:-1]):
+        if are_close(used.kept[1:], expected[:-1]):
             raise Wrong(ONE_BEHIND)
-    raise Wrong(parting(used.kept, expected))
+    raise Wrong(describe_first_difference(used.kept, expected))
 
 
 def ten_times(answer: Callable) -> None:
@@ -241,7 +241,7 @@ def make_ten_times(answer: Callable) -> None:
     static_x, requests = numbers(), [numbers() for _ in range(3)]
     before, sample = read([requests, static_x])
     used = served(answer(static_x), [(request,) for request in requests], keeps=False)
-    if not close(unheard(requests), before):
+    if not are_close(unheard(requests), before):
         raise Wrong(CHANGED)
     judge(used, [10 * request for request in before], [(EVERY_TIME_THE_FIRST, [10 * sample] * 3)])
     used.replays(graphs=3, operators=9)
@@ -255,7 +255,7 @@ def keep_results(answer: Callable) -> None:
         static_y = 2 * static_x
     requests = [numbers() for _ in range(3)]
     first, *expected = (2 * one for one in read([static_x, *requests]))
-    with watch() as seen:
+    with watch_graphs() as seen:
         given = answer(graph, static_x, static_y, requests)
     if not isinstance(given, list | tuple) or [*map(torch.is_tensor, given)] != [True] * 3:
         raise Wrong(f"It returns {kind_of(given)}: return a list of three tensors.")
@@ -263,7 +263,7 @@ def keep_results(answer: Callable) -> None:
         raise Wrong("It captures a graph of its own: replay the one that it was given.")
     if not seen.replayed:
         raise Wrong(EAGER)
-    used = Used([], read(list(given)), Counter(), seen)
+    used = AnswerCalls([], read(list(given)), Counter(), seen)
     judge(used, expected, [(ONE_BEHIND, [first, *expected[:-1]])])
     if len(seen.replayed) != 3:
         raise Wrong(f"{len(seen.replayed)} replays for 3 requests: each needs one.")
@@ -273,13 +273,13 @@ def count_up(answer: Callable) -> None:
     """A state that three replays move."""
     state = numbers()
     start = read(state)
-    with watch() as seen, heard_by(outside := Heard()):
-        replay = returned(answer(state))
+    with watch_graphs() as seen, heard_by(outside := Heard()):
+        replay = returned_function(answer(state))
     if not seen.captured:
         raise Wrong(EAGER)
     states, replays = [], []
     for _ in range(3):
-        with watch() as used:
+        with watch_graphs() as used:
             replay()
         states.append(read(state))
         replays.append(len(used.replayed))
@@ -288,7 +288,7 @@ def count_up(answer: Callable) -> None:
     if replays != [1, 1, 1]:
         raise Wrong("Not each call replays the graph once.", "Return graph.replay.")
     match_symptoms(states, [(WARMED, [start + number for number in (2, 3, 4)])])
-    if not close(states, [start + number for number in (1, 2, 3)]):
+    if not are_close(states, [start + number for number in (1, 2, 3)]):
         raise Wrong(NOT_MOVED)
     eager = {operator_of(node) for nodes, graph in outside.launches if not graph for node in nodes}
     if on_stand_in() and "add_" not in eager:
@@ -314,7 +314,7 @@ def losses_of(answer: Callable) -> None:
     x, batches = numbers(), [numbers() for _ in range(3)]
     expected = [batch.square().sum() for batch in read(batches)]
     device = on_stand_in()
-    with watch() as seen, heard_by(heard := Heard()):
+    with watch_graphs() as seen, heard_by(heard := Heard()):
         losses = answer(x, batches)
     if not isinstance(losses, list) or not all(isinstance(one, float) for one in losses):
         raise Wrong(f"It returns {kind_of(losses)}.", FLOATS)
@@ -324,9 +324,11 @@ def losses_of(answer: Callable) -> None:
         raise Wrong(f"{len(seen.replayed)} replays for 3 batches: each needs one.")
     if device and any(finding.kind == "race" for finding in device.findings):
         raise Seen(EARLY, "reads before the copy has ended", lambda step: step.fetches)
-    judge(Used([], [torch.tensor(one) for one in losses], Counter(), seen), expected)
+    judge(AnswerCalls([], [torch.tensor(one) for one in losses], Counter(), seen), expected)
     if heard.waits > 1:
-        raise Seen(filled(WAITS, heard.waits), "the CPU waits here", lambda step: step.waits)
+        raise Seen(
+            fill_placeholders(WAITS, heard.waits), "the CPU waits here", lambda step: step.waits
+        )
 
 
 def make_positive(answer: Callable) -> None:
@@ -335,7 +337,7 @@ def make_positive(answer: Callable) -> None:
     known = [torch.tensor(one) for one in VECTORS]
     requests = [one.to("cuda") for one in known]
     used = served(answer(x), [(request,) for request in requests], keeps=False)
-    if not close(unheard(requests), known):
+    if not are_close(unheard(requests), known):
         raise Wrong(CHANGED)
     other = [-one if one.sum() > 0 else one for one in known]
     expected = [-one for one in other]
@@ -348,17 +350,17 @@ def on_two_streams(answer: Callable) -> None:
     """Three numbers; sin and cos may run at the same time."""
     x = numbers()
     known = read(x)
-    with watch() as seen:
+    with watch_graphs() as seen:
         y = tensor_of(answer(x))
     if not seen.replayed:
         raise Wrong(EAGER)
     if on_stand_in():
         _two_branches(seen)
-    judge(Used([], [read(y)], Counter(), seen), [known.sin() + known.cos()])
+    judge(AnswerCalls([], [read(y)], Counter(), seen), [known.sin() + known.cos()])
     unchanged(x, known)
 
 
-def _two_branches(seen: Watched) -> None:
+def _two_branches(seen: GraphUse) -> None:
     nodes = {operator_of(node): node for node in seen.captured[-1].capture.nodes}
     if "sin" not in nodes or "cos" not in nodes:
         raise Wrong(NO_FORK)
@@ -371,35 +373,35 @@ def make_noisy(answer: Callable) -> None:
     """Three calls for the same three numbers, and what eager draws add with the same seed."""
     x = numbers()
     known, seed = read(x), int(torch.randint(1000, ()))
-    with watch() as built:
-        run = returned(answer(x))
+    with watch_graphs() as built:
+        run = returned_function(answer(x))
     torch.manual_seed(seed)
     used = served(run, [()] * 3, keeps=False)
     used.only_replays()
-    nothing_freed()
+    require_no_freed_reads()
     unchanged(x, known)
     draws = _normal_draws(built) if on_stand_in() else 1
     used.replays(graphs=3, operators=3)
     noise = [result - known for result in used.kept]
-    if any(close(one, one[:1].expand(3), margin=1e-4) for one in noise):
+    if any(are_close(one, one[:1].expand(3), margin=1e-4) for one in noise):
         raise Wrong(ONE_NUMBER)
     torch.manual_seed(seed)
     like = torch.zeros(3, device="cuda")
     eager = [known + read(torch.randn_like(like)) for _ in range(3 * draws)]
-    if any(close(used.kept, eager[first::draws]) for first in range(draws)):
+    if any(are_close(used.kept, eager[first::draws]) for first in range(draws)):
         return
     said = [shown_numbers(one) for one in (eager[0], used.kept[0])]
-    raise Wrong(filled(OTHER_NOISE, *said))
+    raise Wrong(fill_placeholders(OTHER_NOISE, *said))
 
 
-def _normal_draws(built: Watched) -> int:
+def _normal_draws(built: GraphUse) -> int:
     """How many nodes draw. Raises Wrong if none does, or one from another distribution."""
     nodes = [node for graph in built.captured for node in flat(graph.capture.nodes)]
     drawing = [operator_of(node) for node in nodes if node.draws]
     if not drawing:
         raise Wrong(NOT_DRAWN)
     if others := [operator for operator in drawing if operator not in NORMAL]:
-        raise Wrong(filled(OTHER_DRAW, others[0]))
+        raise Wrong(fill_placeholders(OTHER_DRAW, others[0]))
     return len(drawing)
 
 
@@ -429,14 +431,14 @@ def score_and_decode(answer: Callable) -> None:
 
         return call
 
-    with watch() as built:
-        run = returned(answer(x, noted(score), noted(decode)))
+    with watch_graphs() as built:
+        run = returned_function(answer(x, noted(score), noted(decode)))
     given, expected = [], []
     replayed = []
     for _ in range(3):
         new = numbers()
         x.copy_(new)
-        with watch() as seen:
+        with watch_graphs() as seen:
             result = run()
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise Wrong("Return two results: scores, decoded.")
@@ -447,16 +449,16 @@ def score_and_decode(answer: Callable) -> None:
     if not any(replayed):
         raise Wrong(EAGER)
     scored, decoded = (
-        [close(one[side], other[side]) for one, other in zip(given, expected, strict=True)]
+        [are_close(one[side], other[side]) for one, other in zip(given, expected, strict=True)]
         for side in (0, 1)
     )
     if all(decoded) and not any(scored):
         raise Wrong(OVERWRITTEN)
-    judge(Used([], given, Counter(), Watched()), expected)
+    judge(AnswerCalls([], given, Counter(), GraphUse()), expected)
     _in_one_pool(built, replayed, [captured_in.get(one.__name__) for one in (score, decode)])
 
 
-def _in_one_pool(built: Watched, replayed: list, asked: list) -> None:
+def _in_one_pool(built: GraphUse, replayed: list, asked: list) -> None:
     if len(built.pools) > 1:
         raise Wrong(POOLS)
     if len(built.captured) != 2 or any(len(call) != 2 for call in replayed):
@@ -470,12 +472,12 @@ def sum_of_gradients(answer: Callable) -> None:
     weight = numbers().requires_grad_()
     x, batches = numbers(), [numbers() for _ in range(3)]
     each = [2 * read(weight) * batch.square() for batch in read(batches)]
-    with watch() as seen:
+    with watch_graphs() as seen:
         gradient = tensor_of(answer(weight, x, batches))
     if len(seen.replayed) != 3:
         raise Wrong(f"{len(seen.replayed)} replays for 3 batches: each needs one.")
     symptoms = [(LAST_ALONE, [each[-1]]), (ZERO, [0 * each[-1]])]
-    judge(Used([], [read(gradient)], Counter(), seen), [sum(each)], symptoms)
+    judge(AnswerCalls([], [read(gradient)], Counter(), seen), [sum(each)], symptoms)
 
 
 def make_server(answer: Callable) -> None:
@@ -483,8 +485,8 @@ def make_server(answer: Callable) -> None:
     order = torch.randperm(9).tolist()
     follows = dict(zip(order, [*order[1:], order[0]], strict=True))
     table = torch.tensor([follows[token] for token in range(9)], device="cuda")
-    with watch() as built:
-        respond = returned(answer(table, 9))
+    with watch_graphs() as built:
+        respond = returned_function(answer(table, 9))
     built.captures_at_most_one()
     del table
     requests = [(order[2], 5), (order[5], 4)]
@@ -493,29 +495,29 @@ def make_server(answer: Callable) -> None:
     first, second = used.kept
     if (first.shape, second.shape) != ((5,), (4,)):
         raise Wrong("Each answer is as long as asked: out[:count].")
-    nothing_freed()
+    require_no_freed_reads()
     expected = [_tokens(follows, *request) for request in requests]
     used.replays(graphs=9, operators=30)
-    if not close(used.kept, expected):
+    if not are_close(used.kept, expected):
         _tell_of_server(used, expected, follows, requests)
     _prepares_itself(heard)
 
 
-def _tell_of_server(used: Used, expected: list, follows: dict, requests: list) -> None:
+def _tell_of_server(used: AnswerCalls, expected: list, follows: dict, requests: list) -> None:
     first = used.kept[0]
-    if not close(first, expected[0]) and close(first[:4], expected[1]):
+    if not are_close(first, expected[0]) and are_close(first[:4], expected[1]):
         raise Wrong(EVERY_TIME_THE_LAST)
     alone = [torch.full((count,), follows[token]) for token, count in requests]
     match_symptoms(used.kept, [(NOT_FED, alone)])
-    if close(first, expected[0]):
+    if are_close(first, expected[0]):
         raise Wrong(WENT_ON)
-    if close(first, _tokens(follows, 0, 5)):
+    if are_close(first, _tokens(follows, 0, 5)):
         raise Wrong(IGNORED)
     if first[0] == requests[0][0]:
         raise Wrong(AS_SAMPLED)
     if not first[1:].any():
         raise Wrong(STAYS)
-    raise Wrong(parting(used.kept, expected, what="Answer"))
+    raise Wrong(describe_first_difference(used.kept, expected, what="Answer"))
 
 
 def _prepares_itself(heard: Heard) -> None:
@@ -528,7 +530,7 @@ def _prepares_itself(heard: Heard) -> None:
             replays, inputs = replays + 1, graph.capture.reads
         written = [block for node in nodes for (block, *_), writes in node.spans.items() if writes]
         if graph is None and replays not in (0, 5, 9) and any(block in inputs for block in written):
-            raise Wrong(filled(BY_HAND, operator_of(nodes[0])))
+            raise Wrong(fill_placeholders(BY_HAND, operator_of(nodes[0])))
 
 
 def _tokens(follows: dict, first: int, count: int) -> torch.Tensor:

@@ -12,11 +12,11 @@ from examples.decoder import Config, Decoder, new_kv_cache, project
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
     Wrong,
-    copied,
-    filled,
-    returned,
-    same,
-    use,
+    are_equal,
+    call_answer,
+    copy_tensors,
+    fill_placeholders,
+    returned_function,
 )
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import from_one_graph
@@ -81,7 +81,7 @@ def prompted(model: Decoder, rows: int, prompt: Tensor | None = None) -> State:
 
 def greedy(model: Decoder, state: State, count: int) -> Tensor:
     """The text with the next count tokens."""
-    text, input_pos, cache = copied(state)
+    text, input_pos, cache = copy_tensors(state)
     for _ in range(count):
         logits = logits_of(model, text.gather(1, input_pos), input_pos, cache)
         text.scatter_(1, input_pos + 1, logits.argmax(dim=-1))
@@ -93,7 +93,7 @@ def drafts_with(model: Decoder, state: State, right: Tensor, k: int) -> Tensor:
     """Drafts (B, k) of which the first right (B, 1) are accepted. The first wrong one is followed
     by what the model would write after it.
     """
-    text, input_pos, cache = copied(state)
+    text, input_pos, cache = copy_tensors(state)
     tokens, drafts = text.gather(1, input_pos), []
     for number in range(k):
         choice = logits_of(model, tokens, input_pos + number, cache).argmax(dim=-1)
@@ -122,7 +122,7 @@ def graph_verify(answer: Callable) -> None:
     model, k = Decoder(SIZES, "cuda").requires_grad_(False), 3
     start = prompted(model, rows=2)
     right = [(0, 2), (k, 1), (1, k), (2, 0)]
-    state = copied(start)
+    state = copy_tensors(start)
     requests, expected = [], []
     for pair in right:
         numbers = torch.tensor(pair, device="cuda")[:, None]
@@ -130,14 +130,14 @@ def graph_verify(answer: Callable) -> None:
         expected.append(verified(model, state, requests[-1]))
 
     def other(drafts=requests, **breaks):
-        own = copied(start)
+        own = copy_tensors(start)
         return [verified(model, own, one, **breaks) for one in drafts]
 
-    own = copied(start)  # kept alive: a graph holds addresses only
+    own = copy_tensors(start)  # kept alive: a graph holds addresses only
     function = answer(model, *own, k)
-    if not same(own[:2], start[:2]):
+    if not are_equal(own[:2], start[:2]):
         raise Wrong(WARMED)
-    used = use(function, requests)
+    used = call_answer(function, requests)
     accepted = sum(used.given) if all(one.shape == (2, 1) for one in used.given) else 0
     if torch.equal(own[1], start[1]):
         raise Wrong(NOT_MOVED)
@@ -167,13 +167,13 @@ def written(own: State, expected_pos: Tensor, expected: Tensor) -> None:
 
 def replayed(function: Callable, input_pos: Tensor, calls: int) -> list[Tensor]:
     """The positions after each call. Raises Wrong unless each call is one launch of a graph."""
-    returned(function)
+    returned_function(function)
 
     def moved():
         function()
         return input_pos
 
-    used = use(moved, [()] * calls)
+    used = call_answer(moved, [()] * calls)
     used.replays(graphs=calls, operators=calls)
     return used.given
 
@@ -197,9 +197,9 @@ def graph_speculate(answer: Callable) -> None:
         start = prompted(model, rows=2)
         length = int(start[1][0])
         draft_cache = prompted(drafter, 2, start[0][:, :length])[2]
-        own, own_cache = copied(start), draft_cache.clone()
+        own, own_cache = copy_tensors(start), draft_cache.clone()
         function = answer(model, drafter, *own, own_cache, k)
-        if not same(own[:2], start[:2]):
+        if not are_equal(own[:2], start[:2]):
             raise Wrong(WARMED)
         positions = replayed(function, own[1], calls)
         if torch.equal(positions[-1], start[1]):
@@ -207,9 +207,9 @@ def graph_speculate(answer: Callable) -> None:
         for row in range(2):
             last = int(positions[-1][row])
             if not is_greedy(model, own[0][row, : last + 1], length):
-                raise Wrong(filled(NOT_GREEDY, row))
+                raise Wrong(fill_placeholders(NOT_GREEDY, row))
             if drafter is model and last < length + calls * (k + 1):
-                raise Wrong(filled(NOT_READ, last - length - calls, calls * k))
+                raise Wrong(fill_placeholders(NOT_READ, last - length - calls, calls * k))
 
 
 def graph_steps(answer: Callable) -> None:
@@ -232,9 +232,9 @@ def graph_steps(answer: Callable) -> None:
         for _ in range(every):
             place = (place + moves.gather(1, place)).clamp(max=limit)
         expected.append(place)
-    before = copied((text, input_pos))
+    before = copy_tensors((text, input_pos))
     function = from_one_graph(answer, step, text, input_pos, limit, every)
-    warmed = not same((text, input_pos), before)
+    warmed = not are_equal((text, input_pos), before)
     positions = replayed(function, input_pos, 4)
     if (text[:, limit + k + 2 :] != -1).any():
         raise Wrong(BEYOND)
@@ -292,7 +292,7 @@ def graph_lookup(answer: Callable) -> None:
             right.extend(write())
             yield ()
 
-    used = use(function, requests())
+    used = call_answer(function, requests())
     expected = [drafts.to("cuda") for drafts in right]  # (rows, 4, k)
     symptoms = {
         FIRST_OCCURRENCE: [drafts[:, 0] for drafts in expected],

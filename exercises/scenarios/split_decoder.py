@@ -9,7 +9,14 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from cpu_graph.log import places
-from exercises.answers.graph_use import Used, Watched, Wrong, returned, use, watch
+from exercises.answers.graph_use import (
+    AnswerCalls,
+    GraphUse,
+    Wrong,
+    call_answer,
+    returned_function,
+    watch_graphs,
+)
 from exercises.scenarios.common import few, nodes_of, whole_tokens
 from exercises.scenarios.rules import callers_own, one_graph
 
@@ -56,11 +63,11 @@ def graph_feed_forward(answer: Callable) -> None:
         summand = torch.zeros_like(theirs[0])  # what the other ranks send
         sample = xs[0].clone()
         with callers_own("sample or x", sample, xs):
-            with watch() as built:
+            with watch_graphs() as built:
                 function = answer(
                     up, down, lambda x, add=summand: x + add, rank, world_size, sample
                 )
-            used = use(sending(returned(function), summand, theirs), list(xs))
+            used = call_answer(sending(returned_function(function), summand, theirs), list(xs))
         expected = [one + down.bias for one in whole]
         no_bias = [linear(linear(x, up.weight).relu(), down.weight) for x in xs]
         used.gives(
@@ -79,7 +86,7 @@ def graph_feed_forward(answer: Callable) -> None:
         its_share(built, len(up.weight))
 
 
-def its_share(built: Watched, hidden: int) -> None:
+def its_share(built: GraphUse, hidden: int) -> None:
     """Raises Wrong if a captured node works on all hidden units. Only the stand-in knows."""
     used = places([(node.args, node.kwargs, node.outputs) for node in nodes_of(built)])
     if any(hidden in place.where[1] for place in used):
@@ -102,7 +109,7 @@ def sent_by(
         kept.append(x.clone())
         return kept[-1].clone()
 
-    function = returned(answer(up, down, all_reduce, rank, world_size, xs[0].clone()))
+    function = returned_function(answer(up, down, all_reduce, rank, world_size, xs[0].clone()))
     sent = []
     for x in xs:
         function(x.clone())
@@ -139,7 +146,7 @@ def graph_two_layers(answer: Callable) -> None:
 
     sample = xs[0].clone()
     with callers_own("sample or x", sample, xs):
-        used = use(answer(first, second, exchange, buffer, sample), list(xs))
+        used = call_answer(answer(first, second, exchange, buffer, sample), list(xs))
     if any(address != buffer.data_ptr() for address in calls):
         raise Wrong(FOREIGN)
     if not calls or len(calls) % 2:
@@ -196,14 +203,14 @@ def _best_tokens(answer, heads, xs, rank):
 
     sample = xs[0].clone()
     with callers_own("sample or x", sample, xs):
-        function = returned(answer(heads[rank].clone(), gather, rank, sample))
+        function = returned_function(answer(heads[rank].clone(), gather, rank, sample))
         if not shapes:
             raise Wrong(OWN_BEST)
         if any(pair != ((8,), (8,)) for pair in shapes):
             raise Wrong(
                 f"gather got the shapes {shapes[0]}: only the best value and token of each row."
             )
-        used = use(lambda x: call(x, function), list(xs))
+        used = call_answer(lambda x: call(x, function), list(xs))
     right = [torch.cat([x @ head.t() for head in heads], dim=-1).argmax(dim=-1) for x in xs]
     tied = _tied(used, right)
     mine = [pair[rank].indices for pair in best]
@@ -219,7 +226,7 @@ def _best_tokens(answer, heads, xs, rank):
     return tied
 
 
-def _tied(used: Used, right: list[Tensor]) -> list[int]:
+def _tied(used: AnswerCalls, right: list[Tensor]) -> list[int]:
     """The tokens that were chosen where two tie; from then on they are the right ones."""
     tokens = []
     for given, one in zip(used.given, right, strict=True):

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from exercises.answers.graph_use import (
     EVERY_TIME_THE_FIRST,
     Wrong,
-    close,
-    copied,
+    are_close,
+    are_equal,
+    call_answer,
+    copy_tensors,
     match_symptoms,
-    same,
-    use,
 )
 from exercises.scenarios.common import few, not_eager, nothing_drawn, untrained
 from exercises.scenarios.rules import callers_own, from_one_graph
@@ -80,17 +80,17 @@ def graph_rollout(answer: Callable) -> None:
     env = Cart(start)
     with nothing_drawn():
         play = from_one_graph(answer, act, env, num_steps)
-        if not same(env.state, start):
+        if not are_equal(env.state, start):
             raise Wrong(
                 "The environments have moved before the first play.",
                 "Put their state back in place after the warm-up.",
             )
-    used = use(play, [()] * 4)
+    used = call_answer(play, [()] * 4)
     used.replays(graphs=4, operators=12)
     last_states = [
         (after[0][:1].expand_as(obs), dones) for (obs, dones), after in pairwise(expected)
     ]
-    if close(used.given[:-1], last_states):
+    if are_close(used.given[:-1], last_states):
         raise Wrong(
             "The observations of a play are all the same state, its last one.",
             "Clone the state before the step changes it.",
@@ -115,7 +115,7 @@ def graph_normalized_policy(answer: Callable) -> None:
     normalized = partial(_normalized, policy, sample, batches)
     expected = normalized()
     with callers_own("sample", sample):
-        used = use(answer(policy, sample), batches)
+        used = call_answer(answer(policy, sample), batches)
     not_eager(used.seen)
     for warm_up in range(12):
         match_symptoms(used.given, [(FROZEN_STATISTICS, normalized(warm_up, frozen=True))])
@@ -187,13 +187,13 @@ def graph_delayed_update(answer: Callable) -> None:
     with untrained(own):
         train = answer(own, learner.critic_step, learner.actor_step, delay, first)
     with callers_own("batch", first):
-        used = use(train, batches)
+        used = call_answer(train, batches)
     for said, (losses, ends) in wrong.items():
-        if close(used.given, losses) and close(own.state_dict(), ends):
+        if are_close(used.given, losses) and are_close(own.state_dict(), ends):
             raise Wrong(said)
     first_always = partial(_trained, net, [first] * 7, lambda call: call % delay == 0)
     used.gives(expected, {EVERY_TIME_THE_FIRST: lambda: first_always()[0]})
-    if not close(own.state_dict(), weights):
+    if not are_close(own.state_dict(), weights):
         raise Wrong("The losses are right, but the weights of actor and target are not.")
     used.only_replays()
     if used.counts["operators"] > 30:
@@ -211,4 +211,4 @@ def _trained(net, batches, acts):
         losses.append(learner.critic_step(obs))
         if acts(call):
             learner.actor_step(obs)
-    return losses, copied(learner.net.state_dict())
+    return losses, copy_tensors(learner.net.state_dict())

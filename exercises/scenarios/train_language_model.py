@@ -9,7 +9,14 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, filled, use
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Wrong,
+    are_close,
+    call_answer,
+    copy_tensors,
+    fill_placeholders,
+)
 from exercises.scenarios.common import few, functions, momentum_empty, perceptron, untrained
 from exercises.scenarios.rules import callers_own, detached
 from helpers.capture import capture_step, unchanged
@@ -103,14 +110,14 @@ def accumulating_step(answer: Callable) -> None:
     start = copy.deepcopy(net)
     expected = train(net, batches, rates)
     optimizer, rate = momentum(net, rates[0])
-    given, seen = copied(batches[0]), []
+    given, seen = copy_tensors(batches[0]), []
     net.register_forward_pre_hook(lambda _, passed: seen.append(passed[0].shape[:-1].numel()))
     with callers_own("inputs or targets", given, batches):
         with untrained(net):
             step = answer(net, optimizer, rate, *given)
         momentum_empty(optimizer)
         requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
-        used = use(step, requests)
+        used = call_answer(step, requests)
         used.gives(expected, mistakes(start, batches, rates))
         detached(used.kept)
         used.replays(graphs=5, operators=30)
@@ -157,12 +164,12 @@ def checkpoints(answer: Callable) -> None:
     known = known_to(net, optimizer)
     save, load = functions(answer(net, optimizer), "save", "load")
     four_losses(replay, lr)
-    saved, right = save(), copied(known)
+    saved, right = save(), copy_tensors(known)
     straight = four_losses(replay, lr)
     for _ in range(2):
         load(saved)
         judge(net, optimizer, known, right)
-        if not close(four_losses(replay, lr), straight):
+        if not are_close(four_losses(replay, lr), straight):
             raise Wrong(
                 "Dropout draws other numbers than after the checkpoint: "
                 "save the random state, and set it."
@@ -197,6 +204,6 @@ def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: 
     now = known_to(net, optimizer)
     for (owner, what), tensors in known.items():
         if list(map(id, now[owner, what])) != list(map(id, tensors)):
-            raise Wrong(filled(NEW_TENSORS, owner=owner, what=what))
-        if not close(tensors, right[owner, what]):
-            raise Wrong(filled(OTHER_VALUES, owner=owner, what=what))
+            raise Wrong(fill_placeholders(NEW_TENSORS, owner=owner, what=what))
+        if not are_close(tensors, right[owner, what]):
+            raise Wrong(fill_placeholders(OTHER_VALUES, owner=owner, what=what))

@@ -15,7 +15,14 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, close, copied, use, watch
+from exercises.answers.graph_use import (
+    EVERY_TIME_THE_FIRST,
+    Wrong,
+    are_close,
+    call_answer,
+    copy_tensors,
+    watch_graphs,
+)
 from exercises.scenarios.common import draw_batches, perceptron, untrained
 from exercises.scenarios.rules import callers_own, detached, one_graph
 
@@ -181,7 +188,7 @@ def _used(answer, drawn, *arguments, arrive=lambda number: None):
     it captured. drawn: see _drawn. arrive(number) is called as the other rank's gradients arrive.
     """
     net, batches, others, gradients = drawn
-    sample = copied(batches[0])
+    sample = copy_tensors(batches[0])
     numbers = count()
 
     def step(*batch):
@@ -191,11 +198,11 @@ def _used(answer, drawn, *arguments, arrive=lambda number: None):
         return train(*batch)
 
     with callers_own("x or y", sample, batches), two_ranks(others) as built:
-        with untrained(net), watch() as seen:
+        with untrained(net), watch_graphs() as seen:
             train = answer(net, *sample, *arguments)
             if not built:
                 raise Wrong("It builds no DistributedDataParallel.")
-        return use(step, batches), built, seen
+        return call_answer(step, batches), built, seen
 
 
 @contextmanager
@@ -286,7 +293,7 @@ def skip_together(answer: Callable) -> None:
     losses = partial(losses_of_rank, copy.deepcopy(net), batches, gradients, momentum=0.9)
     with _exchanged(flag):
         used, *_ = _used(answer, drawn, 50.0, arrive=lambda number: flag.fill_(number == 3))
-    if close(used.given[:5], losses()[:5]):
+    if are_close(used.given[:5], losses()[:5]):
         raise Wrong("No step is skipped.", "A bad batch on one rank is enough to skip.")
     if torch.is_tensor(used.given[5]) and used.given[5].isnan().any():
         raise Wrong(

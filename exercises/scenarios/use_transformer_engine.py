@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import Wrong, close, copied, use
+from exercises.answers.graph_use import Wrong, are_close, call_answer, copy_tensors
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own
 
@@ -87,7 +87,7 @@ def graph_scaled(answer: Callable) -> None:
     ]
     twin = copy.deepcopy(layer)
     kept = (layer.scale, layer.history)
-    before = copied(layer.state_dict())
+    before = copy_tensors(layer.state_dict())
     with torch.no_grad():
         symptoms = {
             FROZEN: results(copy.deepcopy(layer), batches, moves=()),
@@ -102,15 +102,15 @@ def graph_scaled(answer: Callable) -> None:
                 "The layer has new tensors for its state, but the graph still reads the old ones.",
                 "Write in place.",
             )
-        if not close(layer.state_dict(), before):
+        if not are_close(layer.state_dict(), before):
             raise Wrong(
                 "Before the first replay, scale and history are no longer the layer's.",
                 "The warm-up moved them: restore them in place.",
             )
         with callers_own("inputs", sample, batches):
-            used = use(run, batches)
+            used = call_answer(run, batches)
     used.gives(expected, symptoms)
-    if not close(layer.state_dict(), twin.state_dict()):
+    if not are_close(layer.state_dict(), twin.state_dict()):
         raise Wrong(
             "The results are right, but scale or history are not the eager ones afterwards."
         )
@@ -164,10 +164,10 @@ def graph_microbatches(answer: Callable) -> None:
         kept, weight = layer.rounded, layer.weight.clone()
         sample = batches[0].clone()
         run = answer(layer, sample)
-        if layer.rounded is not kept or not close(layer.weight, weight):
+        if layer.rounded is not kept or not are_close(layer.weight, weight):
             raise Wrong("layer.rounded is a new tensor, or the weight has changed: keep both.")
         with callers_own("inputs", sample, batches):
-            used = use(run, microbatches(layer, batches, FIRST, changes))
+            used = call_answer(run, microbatches(layer, batches, FIRST, changes))
     used.gives(expected, symptoms)
     used.only_replays()
     if len(used.seen.replayed) < count:

@@ -9,7 +9,7 @@ import torch
 from course.lesson import Lesson
 from exercises import check, compare_guess
 from exercises.answers import solutions
-from exercises.answers.comparison import differences
+from exercises.answers.comparison import describe_difference
 from exercises.answers.outcome import Outcome
 
 SOLUTIONS = {
@@ -22,7 +22,7 @@ SOLUTIONS = {
 
 @pytest.fixture(autouse=True)
 def lesson(monkeypatch):
-    monkeypatch.setattr(solutions, "solutions", lambda: SOLUTIONS)
+    monkeypatch.setattr(solutions, "solution_sources", lambda: SOLUTIONS)
     monkeypatch.setattr(solutions, "current", lambda: Lesson("tables", live=False))
 
 
@@ -224,7 +224,7 @@ def test_a_right_answer_of_any_kind(answer):
     ],
 )
 def test_differences(yours, expected, same):
-    assert (differences(yours, expected) == "") is same
+    assert (describe_difference(yours, expected) == "") is same
 
 
 @pytest.mark.parametrize(
@@ -243,16 +243,17 @@ def test_differences(yours, expected, same):
     ],
 )
 def test_a_usual_slip_is_asked_for(yours, expected, question):
-    said = differences(yours, expected)
+    said = describe_difference(yours, expected)
     assert question in said and ("(" in said) == bool(question)
 
 
 def test_long_texts_are_cut_and_alike_numbers_are_not():
-    assert len(differences("a" * 1000, "b" * 1000)) < 150
+    assert len(describe_difference("a" * 1000, "b" * 1000)) < 150
     assert (
-        differences(100000.4, 100000) == "yours 100000.4, expected 100000 (a whole number is asked)"
+        describe_difference(100000.4, 100000)
+        == "yours 100000.4, expected 100000 (a whole number is asked)"
     )
-    assert differences(1.00001, 1) == "yours 1.00001, expected 1 (a whole number is asked)"
+    assert describe_difference(1.00001, 1) == "yours 1.00001, expected 1 (a whole number is asked)"
 
 
 @pytest.mark.parametrize(

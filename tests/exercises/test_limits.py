@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from exercises.answers import limits
-from exercises.answers.leftovers import undone
-from exercises.answers.limits import Stopped, limited
+from exercises.answers.leftovers import undo_side_effects
+from exercises.answers.limits import AnswerStopped, limit_time_and_memory
 
 SOON = 0.2
 
@@ -35,7 +35,7 @@ def stubborn():
 @pytest.mark.parametrize("answer", [endless, stubborn])
 def test_an_answer_that_never_ends_is_stopped(answer):
     said = r"ran for more than 0.2 seconds. Does a loop never end\?"
-    with pytest.raises(Stopped, match=said), limited(seconds=SOON):
+    with pytest.raises(AnswerStopped, match=said), limit_time_and_memory(seconds=SOON):
         answer()
 
 
@@ -43,7 +43,10 @@ def test_an_answer_that_never_ends_is_stopped(answer):
     "grow", [lambda: list(itertools.count()), lambda: bytearray(2**33)], ids=["list", "bytes"]
 )
 def test_an_answer_that_grows_without_end_is_stopped(grow):
-    with pytest.raises(Stopped, match="it took more than 0.25 GiB of memory"), limited(mib=256):
+    with (
+        pytest.raises(AnswerStopped, match="it took more than 0.25 GiB of memory"),
+        limit_time_and_memory(mib=256),
+    ):
         grow()
 
 
@@ -54,7 +57,7 @@ def test_limits_end_with_the_block(error):
 
     before = state()
     try:
-        with limited():
+        with limit_time_and_memory():
             assert state() != before
             if error:
                 raise error
@@ -67,7 +70,7 @@ def test_an_answer_that_cannot_be_stopped_is_told_what_helps(monkeypatch):
     monkeypatch.setattr(limits, "GRACE", 0.0)
     told = threading.Event()
     monkeypatch.setattr(limits, "print", lambda text, **_: told.set(), raising=False)
-    with limited(seconds=SOON):
+    with limit_time_and_memory(seconds=SOON):
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         assert told.wait(60)
     assert "restart the kernel" in limits.ENDLESS
@@ -92,7 +95,7 @@ def settings():
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_what_an_answer_changes_for_all_is_put_back(damage):
     before = list(settings())
-    with undone():
+    with undo_side_effects():
         damage()
         assert list(settings()) != before
     assert list(settings()) == before
@@ -100,17 +103,23 @@ def test_what_an_answer_changes_for_all_is_put_back(damage):
 
 def test_what_cannot_be_put_back_is_told(monkeypatch):
     inference = torch.inference_mode()
-    with pytest.raises(Stopped, match="never leaves it: restart the kernel"), undone():
+    with (
+        pytest.raises(AnswerStopped, match="never leaves it: restart the kernel"),
+        undo_side_effects(),
+    ):
         inference.__enter__()
     inference.__exit__(None, None, None)
     monkeypatch.setitem(globals(), "__name__", "__main__")  # as a notebook's cells are
     end = threading.Event()
-    with pytest.raises(Stopped, match="a thread that it started still runs"), undone():
+    with (
+        pytest.raises(AnswerStopped, match="a thread that it started still runs"),
+        undo_side_effects(),
+    ):
         threading.Thread(target=lambda: end.wait()).start()
     end.set()
 
 
 def test_a_process_that_an_answer_forks_ends_with_the_check():
-    with undone():
+    with undo_side_effects():
         child = os.fork()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1

@@ -12,7 +12,13 @@ from course.lesson import Lesson
 from course.lessons import lesson_file
 from cpu_graph import cpu_graphs
 from exercises.answers import solutions
-from exercises.answers.graph_use import Wrong, close, nothing_freed, parting, same
+from exercises.answers.graph_use import (
+    Wrong,
+    are_close,
+    are_equal,
+    describe_first_difference,
+    require_no_freed_reads,
+)
 from exercises.checks import check_capture
 from tests.support.notebooks import code
 
@@ -106,17 +112,19 @@ def test_a_wrong_result_is_told_by_its_first_number():
     right = [torch.zeros(2, 3), torch.ones(2)]
     yours = [torch.zeros(2, 3), torch.ones(2)]
     yours[0][1, 2] = 1e-3
-    assert parting([yours], [right]) == (
+    assert describe_first_difference([yours], [right]) == (
         "Result 1 differs from the eager one: its tensor 1 of 2 holds 0.001 at [1, 2] instead of 0."
     )
-    assert parting([torch.ones(2)], [torch.ones(3)]).endswith("has the shape (2,) instead of (3,).")
+    assert describe_first_difference([torch.ones(2)], [torch.ones(3)]).endswith(
+        "has the shape (2,) instead of (3,)."
+    )
 
 
 def test_equal_is_bitwise_and_close_is_not():
     one = torch.tensor([1.0, float("nan")])
-    assert same(one, one.clone()) and not close(one, one.clone())
-    assert not same(torch.tensor(1.0), torch.tensor(1.0 + 1e-7)) and same([], [])
-    assert not same(torch.tensor(1), torch.tensor(1.0))
+    assert are_equal(one, one.clone()) and not are_close(one, one.clone())
+    assert not are_equal(torch.tensor(1.0), torch.tensor(1.0 + 1e-7)) and are_equal([], [])
+    assert not are_equal(torch.tensor(1), torch.tensor(1.0))
 
 
 def test_of_memory_whose_tensor_is_gone_the_reader_is_told():
@@ -128,11 +136,11 @@ def test_of_memory_whose_tensor_is_gone_the_reader_is_told():
         del x
         graph.replay()
         with pytest.raises(Wrong, match="In the graph, mul reads memory whose tensor is gone"):
-            nothing_freed()
+            require_no_freed_reads()
 
 
 def test_nan_is_named_as_what_a_capture_leaves_behind():
     nan, two = torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 2.0])
     said = "Result 1 differs from the eager one: it holds nan at [1] instead of 2, and nan is what "
-    assert parting([nan], [two]).startswith(said)
-    assert "nan" not in parting([two], [nan + 1]).partition("instead of nan")[2]
+    assert describe_first_difference([nan], [two]).startswith(said)
+    assert "nan" not in describe_first_difference([two], [nan + 1]).partition("instead of nan")[2]

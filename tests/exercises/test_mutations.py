@@ -31,7 +31,9 @@ def changed(path, name):
 def test_a_changed_solution_is_refused(monkeypatch, lesson):
     import torch._dynamo  # noqa: F401  seconds that would count for the first answer
 
-    monkeypatch.setattr(runs, "limited", partial(limits.limited, seconds=SECONDS))
+    monkeypatch.setattr(
+        runs, "limit_time_and_memory", partial(limits.limit_time_and_memory, seconds=SECONDS)
+    )
     accepted = []
     for path, name in EXERCISES:
         for what, answer in changed(path, name) if path == lesson else ():

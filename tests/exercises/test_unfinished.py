@@ -5,7 +5,7 @@ import pytest
 
 from course.lessons import lesson_file
 from course.paths import REFERENCE_GPU
-from exercises.unfinished import unfinished, unrecorded
+from exercises.unfinished import missing_parts, missing_recording
 from tests.support.notebooks import write_notebook
 
 FILE = lesson_file("capture_and_replay").name
@@ -41,7 +41,7 @@ def lesson(folder, recorded=True, solutions=(SOLVED,), **cells):
         recording = folder / "traces" / REFERENCE_GPU / "capture_and_replay.json"
         recording.parent.mkdir(parents=True)
         recording.touch()
-    return [*unfinished(notebook), *unrecorded(notebook, folder / "traces")]
+    return [*missing_parts(notebook), *missing_recording(notebook, folder / "traces")]
 
 
 def test_a_whole_lesson_lacks_nothing(tmp_path):

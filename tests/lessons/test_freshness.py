@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from course.commands.due import read_otherwise, recorded
+from course.commands.due import changed_trace_readings, recorded
 from course.paths import REFERENCE_GPU, TRACES, lesson_name
 from course.recordings import kernel_history
 from course.recordings.cells import code_cells
 from course.recordings.kernel_history import History, NeedsGPU
 from course.recordings.recording import Recording, recorded_lesson, stale
 from course.recordings.statements import IMPORT, dependences, parsed
-from exercises.unfinished import unrecorded
-from tests.support.notebooks import LESSONS, each
+from exercises.unfinished import missing_recording
+from tests.support.notebooks import LESSONS, parametrize_paths
 
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
 RECORDED = recorded()
@@ -33,13 +33,13 @@ def lesson_of(recording):
 
 
 def test_every_lesson_is_recorded_on_the_reference_gpu():
-    assert [sentence for path in LESSONS for sentence in unrecorded(path)] == []
+    assert [sentence for path in LESSONS for sentence in missing_recording(path)] == []
     names = {lesson_name(path) for path in LESSONS}
     assert {path.stem for path in RECORDED if path.parent.name == REFERENCE_GPU} == names
     assert {path.stem for path in RECORDED} == names, "other GPUs may have fewer"
 
 
-@each(RECORDED)
+@parametrize_paths(RECORDED)
 def test_a_recording_is_fresh(path):
     changes = stale(nbformat.read(lesson_of(path), as_version=4), Recording.read(path))
     assert not changes, (
@@ -47,10 +47,10 @@ def test_a_recording_is_fresh(path):
     )
 
 
-@each([path for path in RECORDED if Recording.read(path).about["traces"]])
+@parametrize_paths([path for path in RECORDED if Recording.read(path).about["traces"]])
 def test_the_same_is_read_out_of_a_recorded_trace(path):
     """What only reads traces does not count for a recording; what it reads does."""
-    assert read_otherwise(path) == []
+    assert changed_trace_readings(path) == []
 
 
 def test_nothing_else_lies_in_traces():
@@ -70,7 +70,7 @@ def test_nothing_else_lies_in_traces():
     assert GPUS and {path.parent for path in RECORDED} == set(GPUS)
 
 
-@each(RECORDED)
+@parametrize_paths(RECORDED)
 def test_a_recording_is_as_it_was_recorded(path):
     """Its digest and those of its traces; reading them checks both."""
     recording = Recording.read(path)
@@ -80,7 +80,7 @@ def test_a_recording_is_as_it_was_recorded(path):
     assert not any(map(MACHINE_PATH.search, contents))
 
 
-@each(RECORDED)
+@parametrize_paths(RECORDED)
 def test_a_recording_says_where_it_comes_from(path):
     about = Recording.read(path).about
     needed = [
@@ -148,7 +148,7 @@ def edits(cells, recording):
     return found
 
 
-@each(LESSONS, recorded=True)
+@parametrize_paths(LESSONS, recorded=True)
 def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(path, kernel):
     cells = code_cells(nbformat.read(path, as_version=4))
     recording = recorded_lesson(lesson_name(path))
@@ -163,7 +163,7 @@ def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(pat
         assert bool(refused) == (kind in ("needed", "gpu")), f"{kind} {cell}: {refused}"
 
 
-@each(LESSONS, recorded=True)
+@parametrize_paths(LESSONS, recorded=True)
 def test_no_gpu_cell_depends_on_a_guess_or_an_exercise(path):
     """These are the reader's own; what they import is imported elsewhere too."""
     cells = code_cells(nbformat.read(path, as_version=4))
