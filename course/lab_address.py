@@ -29,19 +29,19 @@ def _load_jupyter_server_extension(server: Any) -> None:
 
 async def _start_jupyter_server_extension(server: Any) -> None:
     """Print the address once the server answers."""
-    print("\n".join(said(server)), flush=True)
+    print("\n".join(closing_lines(server)), flush=True)
 
 
-def said(server: Any) -> list[str]:
+def closing_lines(server: Any) -> list[str]:
     """The lines to end with: for root, who can come in; for who came by ssh, the way here; and the
     address.
     """
     address = server.local_url if server.ip in EVERYWHERE else server.public_url
-    way = tunnel(server.port) if "SSH_CONNECTION" in os.environ else []
-    return [*root(server), *way, f"Ready: open {address}"]
+    way = ssh_tunnel_lines(server.port) if "SSH_CONNECTION" in os.environ else []
+    return [*root_notice(server), *way, f"Ready: open {address}"]
 
 
-def root(server: Any) -> list[str]:
+def root_notice(server: Any) -> list[str]:
     """For root, a line that says where JupyterLab listens, and whether it asks for a token."""
     if os.geteuid():
         return []
@@ -52,7 +52,7 @@ def root(server: Any) -> list[str]:
     return [f"JupyterLab runs as root, listens {where}, and asks for {token}."]
 
 
-def tunnel(port: int) -> list[str]:
+def ssh_tunnel_lines(port: int) -> list[str]:
     """Three lines that bring a port of this machine to the browser of a reader who came by ssh."""
     forward = f"-L {port}:localhost:{port}"
     return [

@@ -21,9 +21,9 @@ from IPython.display import Markdown, clear_output, display
 
 from course import ranks
 from course.lessons import present_name
-from course.machine import NeedsMore, gpu_name, missing, played, too_few
+from course.machine import NeedsMore, gpu_name, has_too_few_gpus, missing, played
 from course.paths import REFERENCE_GPU, TRACES, LessonError
-from course.progress import ending, in_copy
+from course.progress import in_copy, lesson_ending
 from course.recordings.cells import handed_on, tree
 from course.recordings.kernel_history import RUN_ABOVE, History
 from course.recordings.recording import Recording, recorded_lesson
@@ -76,7 +76,7 @@ def lesson(
     if _history:
         _history.watch(playing=not opened.live)
     if opened.live:
-        ranks.watch(shell, ranks.LIMIT if too_few(gpus) else 0)
+        ranks.watch(shell, ranks.LIMIT if has_too_few_gpus(gpus) else 0)
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
     return Markdown(played(about, gpus, lacking))
 
@@ -233,5 +233,5 @@ def announce_next(result: Any) -> None:
     """After a lesson's last cell, which frees the GPU's memory: say what comes next."""
     source = result.info.raw_cell or ""
     last = handed_on(source) is not None and source.rstrip().endswith("free_gpu_memory()")
-    if last and result.success and _open and (text := ending(_open.name)):
+    if last and result.success and _open and (text := lesson_ending(_open.name)):
         display(Markdown(text))

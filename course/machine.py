@@ -79,8 +79,8 @@ def missing(gpus: int = 1, needs: Sequence[str] = (), share_gpu: bool = False) -
 
     Ranks may share a GPU if share_gpu or CUDA_GRAPHS_SHARE_GPU says so.
     """
-    lacking = [how_to_get(package) for package in needs if not found(package)]
-    if too_few(gpus):
+    lacking = [how_to_get(package) for package in needs if not is_installed(package)]
+    if has_too_few_gpus(gpus):
         import torch
 
         there = torch.cuda.device_count()
@@ -93,7 +93,7 @@ def missing(gpus: int = 1, needs: Sequence[str] = (), share_gpu: bool = False) -
     return lacking
 
 
-def too_few(gpus: int) -> bool:
+def has_too_few_gpus(gpus: int) -> bool:
     """Whether this machine has fewer CUDA GPUs, so that ranks would share one."""
     if gpus == 1:
         return False
@@ -106,7 +106,7 @@ def played(about: dict, gpus: int, lacking: list[str]) -> str:
     """The Markdown that says where a recording comes from, and what would be needed to run live."""
     host = f", host CPU {about['cpu']}" if about.get("cpu") else ""
     told = (
-        f"**Recorded**: cells marked `%%gpu` show what they gave on {gpus_of(about, gpus)} "
+        f"**Recorded**: cells marked `%%gpu` show what they gave on {gpus_in_words(about, gpus)} "
         f"(torch {about['torch']}{host}, {about['date']}). All other cells run on this machine, on "
         "the recorded values, and you can change them."
     )
@@ -114,7 +114,7 @@ def played(about: dict, gpus: int, lacking: list[str]) -> str:
     return told + needs
 
 
-def gpus_of(about: dict, gpus: int) -> str:
+def gpus_in_words(about: dict, gpus: int) -> str:
     """The GPUs that a recording was made on, in words."""
     if gpus == 1:
         return f"an {about['gpu']}"
@@ -123,7 +123,7 @@ def gpus_of(about: dict, gpus: int) -> str:
     return f"{about.get('gpus', 'several')} GPUs of the type {about['gpu']}"
 
 
-def found(need: str) -> bool:
+def is_installed(need: str) -> bool:
     """Whether the package of that import name is installed, in that version or a newer one.
 
     cuda.core is a part of the package cuda, which PyTorch brings along, but not with that part.
@@ -143,7 +143,7 @@ def how_to_get(package: str) -> str:
     return f"the package {package} (`pip install {what}`)"
 
 
-def lacking(path: Path) -> list[str]:
+def missing_for_lesson(path: Path) -> list[str]:
     """What this machine lacks to run that lesson live, as the call that opens it says."""
     cells = json.loads(path.read_bytes())["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
@@ -153,15 +153,15 @@ def lacking(path: Path) -> list[str]:
     return missing(**asked)
 
 
-def needs_more(folder: Path = NOTEBOOKS) -> Iterator[str]:
+def lessons_only_recorded(folder: Path = NOTEBOOKS) -> Iterator[str]:
     """A sentence for each lesson that plays its recording even on this machine's GPU."""
     for path in sorted(folder.glob("*.ipynb")):
-        if needed := lacking(path):
+        if needed := missing_for_lesson(path):
             yield f"{path.name} plays its recording: live, it needs {' and '.join(needed)}"
 
 
 if __name__ == "__main__":  # before the lessons run as tests
     if gpu_name():
-        print(*needs_more(), sep="\n")
+        print(*lessons_only_recorded(), sep="\n")
     else:
         print("Without a CUDA GPU, every lesson plays its recording.")

@@ -51,12 +51,12 @@ def exercises(path: Path) -> list[str]:
     return list(dict.fromkeys(exercise for source in asking for _, exercise in checked(source)))
 
 
-def ending(lesson: str) -> str:
+def lesson_ending(lesson: str) -> str:
     """Markdown at a lesson's end: its solved exercises, the next lesson; "" outside the copy."""
     solved = dict(progress()).get(lesson) if in_copy() else None
     if solved is None:
         return ""
-    told = [f"Solved exercises in {line(lesson, solved)}."] if solved else []
+    told = [f"Solved exercises in {progress_line(lesson, solved)}."] if solved else []
     if path := following(lesson_file(lesson)):
         told.append(f"Next lesson: [{title(path)}]({path.name}).")
     return " ".join([*told, f"[Your progress]({PAGE})."])
@@ -79,7 +79,7 @@ def write_page() -> None:
         file.write_text("\n".join([*lines, "", ANEW, ""]), encoding="utf-8")
 
 
-def line(lesson: str, solved: dict[str, bool]) -> str:
+def progress_line(lesson: str, solved: dict[str, bool]) -> str:
     """One lesson's progress in words."""
     marks = ", ".join(f"{exercise} {'✓' if done else '○'}" for exercise, done in solved.items())
     return f"{title(lesson_file(lesson))}: {sum(solved.values())} of {len(solved)} ({marks})"
@@ -92,4 +92,4 @@ def in_copy() -> bool:
 
 if __name__ == "__main__":
     for lesson, solved in progress():
-        print(line(lesson, solved))
+        print(progress_line(lesson, solved))

@@ -41,18 +41,18 @@ def watch(shell: Any, limit: float = 0) -> None:
 def end_ranks(*_: object) -> None:
     """End the ranks that this kernel has started, with what started them: after each cell."""
     if mark := os.environ.get(MARK):
-        end(mark, LAUNCHER, RANK)
+        kill_marked(mark, LAUNCHER, RANK)
 
 
-def end(mark: str, *words: bytes) -> None:
+def kill_marked(mark: str, *words: bytes) -> None:
     """Kill the marked processes, and those that they start meanwhile."""
     give_up = time.monotonic() + 10
-    while (there := marked(mark, *words)) and time.monotonic() < give_up:
-        send(signal.SIGKILL, there)
+    while (there := marked_processes(mark, *words)) and time.monotonic() < give_up:
+        send_signal(signal.SIGKILL, there)
         time.sleep(0.05)
 
 
-def marked(mark: str, *words: bytes) -> list[int]:
+def marked_processes(mark: str, *words: bytes) -> list[int]:
     """The processes, but this one, that have inherited the mark, and one of the words, if any, in
     their environment or command.
     """
@@ -67,7 +67,7 @@ def marked(mark: str, *words: bytes) -> list[int]:
     return [process for process in found if process != os.getpid()]
 
 
-def send(number: signal.Signals, processes: list[int]) -> None:
+def send_signal(number: signal.Signals, processes: list[int]) -> None:
     """Send a signal to processes, which may have ended."""
     for process in processes:
         with suppress(ProcessLookupError):
@@ -81,16 +81,18 @@ def main(kernel: int, mark: str, limit: float) -> None:
         time.sleep(TICK)
         if limit:
             now = time.monotonic()
-            since = {process: since.get(process, now) for process in marked(mark, LAUNCHER)}
+            since = {
+                process: since.get(process, now) for process in marked_processes(mark, LAUNCHER)
+            }
             if overdue := [process for process, began in since.items() if now - began > limit]:
-                send(signal.SIGTERM, overdue)  # torchrun then ends its ranks
+                send_signal(signal.SIGTERM, overdue)  # torchrun then ends its ranks
                 print(
                     f"Ranks that share a GPU were ended after {limit:g} s, their limit. Without "
                     f"{SHARE} in its environment, the lesson plays its recording.",
                     file=sys.stderr,
                     flush=True,
                 )
-    end(mark)
+    kill_marked(mark)
 
 
 if __name__ == "__main__":

@@ -52,17 +52,19 @@ def set_up(extra: str = "", version: str = "", cpu: bool = False) -> None:
     venv, pip or uv could not do.
     """
     venv = ROOT / (f".venv-{version}" if version else ".venv")
-    with alone():
+    with hold_lock():
         start = time.monotonic()
-        if not ready(venv):
+        if not is_set_up(venv):
             print(f"Setting up the course in {venv.name}, once.", flush=True)
             run("make an environment", sys.executable, "-m", "venv", "--clear", str(venv))
-            pin = next(line for line in pins(version) if line.startswith("uv=="))
+            pin = next(line for line in tested_versions(version) if line.startswith("uv=="))
             quiet = ["--quiet", "--disable-pip-version-check"]
             run("install uv with pip", python(venv), "-m", "pip", "install", *quiet, pin)
-            (venv / "constraints.txt").write_text("".join(f"{pin}\n" for pin in pins(version)))
+            (venv / "constraints.txt").write_text(
+                "".join(f"{pin}\n" for pin in tested_versions(version))
+            )
             (venv / "torch-backend").write_text(torch_backend(cpu))
-        if not ready(venv) or (extra and not (venv / extra).exists()):
+        if not is_set_up(venv) or (extra and not (venv / extra).exists()):
             install(venv, extra)
             (venv / "ready").write_text(f"{ROOT}\n")
             (venv / (extra or "ready")).touch()
@@ -74,7 +76,7 @@ def python(venv: Path) -> str:
     return str(venv / "bin/python")
 
 
-def ready(venv: Path) -> bool:
+def is_set_up(venv: Path) -> bool:
     """Whether it was set up here, after its sources' last change, and its Python still runs."""
     stamp = venv / "ready"
     try:
@@ -86,7 +88,7 @@ def ready(venv: Path) -> bool:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def hold_lock() -> Iterator[None]:
     """Hold the folder's lock; where another set-up holds it, say so and wait."""
     with (ROOT / SOURCES[0]).open() as file:
         try:
@@ -97,7 +99,7 @@ def alone() -> Iterator[None]:
         yield
 
 
-def pins(version: str) -> list[str]:
+def tested_versions(version: str) -> list[str]:
     """The tested versions; with another torch, the one of torchvision is left to uv."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     if version:

@@ -26,7 +26,9 @@ def round_numbers(shell: Any) -> None:
     plain = shell.display_formatter.formatters["text/plain"]
     plain.for_type(
         float,
-        lambda value, printer, _: printer.text(repr(value) if whole(value) else five_digits(value)),
+        lambda value, printer, _: printer.text(
+            repr(value) if is_short_integer(value) else five_digits(value)
+        ),
     )
 
 
@@ -52,10 +54,10 @@ def titles(figure: Figure) -> str:
 
 def five_digits(value: float) -> str:
     """A number to five digits: 0.36374, 35.815, 3908.2, 345184, 8.2885e-08."""
-    return f"{value:.0f}" if whole(value) or 1e5 <= abs(value) < 1e9 else f"{value:.5g}"
+    return f"{value:.0f}" if is_short_integer(value) or 1e5 <= abs(value) < 1e9 else f"{value:.5g}"
 
 
-def whole(value: float) -> bool:
+def is_short_integer(value: float) -> bool:
     """Whether it is a whole number, short enough to be written out."""
     return abs(value) < 1e9 and float(value).is_integer()
 

@@ -28,24 +28,24 @@ def repository() -> str:
     return address
 
 
-def on_github(address: str) -> str:
+def github_name(address: str) -> str:
     """owner/name of a repository on GitHub, whose notebooks Colab and Codespaces open; else ""."""
     parts = urlsplit(address)
     return parts.path.strip("/") if parts.netloc == "github.com" else ""
 
 
-def asking(address: str) -> str:
+def where_to_ask(address: str) -> str:
     """Where readers ask, in a sentence of Markdown; "" without a repository on GitHub."""
     form = f"{address}/issues/new/choose"
-    return f"Something is unclear or wrong? [Ask]({form})." if on_github(address) else ""
+    return f"Something is unclear or wrong? [Ask]({form})." if github_name(address) else ""
 
 
-def one_click(address: str, file: str) -> dict[str, str]:
+def open_links(address: str, file: str) -> dict[str, str]:
     """What opens a notebook of the repository in the browser, by its name; {} without one.
 
     file: the notebook's path, such as that of lesson_file("start_here").
     """
-    name = on_github(address)
+    name = github_name(address)
     if not name:
         return {}
     return {

@@ -22,7 +22,7 @@ from course.lessons import former_names, lesson_file  # noqa: E402
 from course.paths import NOTEBOOKS  # noqa: E402
 from course.perfetto import OPEN  # noqa: E402
 from docs import icons, rules, site_files  # noqa: E402
-from docs.address import BINDER, BRANCH, COLAB, on_github, one_click, repository  # noqa: E402
+from docs.address import BINDER, BRANCH, COLAB, github_name, open_links, repository  # noqa: E402
 from docs.search import GALLERY  # noqa: E402
 
 about = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -79,7 +79,7 @@ if address:
         "use_edit_page_button": True,
         "use_issues_button": True,
     }
-if on_github(address):
+if github_name(address):
     html_theme_options["launch_buttons"] = {
         "binderhub_url": BINDER,
         "colab_url": COLAB,
@@ -121,12 +121,12 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_search_language(English)
     app.add_js_file(None, body=f"const openInPerfetto = {OPEN.strip().removesuffix('(this)')};")
     app.connect("autodoc-process-docstring", plain_text)
-    app.connect("html-page-context", of_page, priority=900)  # after the theme
-    app.connect("build-finished", finished)
+    app.connect("html-page-context", add_page_context, priority=900)  # after the theme
+    app.connect("build-finished", write_after_build)
     return {"parallel_read_safe": True}
 
 
-def of_page(
+def add_page_context(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Called for each page: add the scripts that it alone needs, and put its buttons right."""
@@ -142,7 +142,7 @@ def of_page(
             context["header_buttons"].remove(group)
         elif group["label"] == "launch-buttons":
             # in Colab, the lesson that fetches the rest
-            doors = one_click(address, f"{page}.ipynb")
+            doors = open_links(address, f"{page}.ipynb")
             group["buttons"] = [one | {"url": doors[one["text"]]} for one in group["buttons"]]
             icon = {"icon": "fab fa-github", "tooltip": "Open the course in Codespaces"}
             group["buttons"].append(
@@ -150,7 +150,7 @@ def of_page(
             )
 
 
-def finished(app: Sphinx, error: Exception | None) -> None:
+def write_after_build(app: Sphinx, error: Exception | None) -> None:
     """Called at the end of a build: write what Sphinx does not."""
     if error is None:
         html = Path(app.outdir)

@@ -13,7 +13,7 @@ from course.lessons import lessons, unnumbered
 from course.paths import LessonError
 from docs import read, readme
 from docs.played import recorded_lessons
-from exercises.unfinished import unfinished, unrecorded
+from exercises.unfinished import missing_parts, missing_recording
 
 OF_LESSONS = "notebooks/", "traces/"
 
@@ -27,11 +27,11 @@ def changed_lessons() -> list[Path]:
     return [
         path
         for path in lessons()
-        if unnumbered(path.stem) in names or (path in recorded and not _ends_well(path))
+        if unnumbered(path.stem) in names or (path in recorded and not _links_to_next_lesson(path))
     ]
 
 
-def _ends_well(lesson: Path) -> bool:
+def _links_to_next_lesson(lesson: Path) -> bool:
     """Whether a lesson has a page that ends with the link to its next lesson, if it has one."""
     page = read.READ / f"{lesson.stem}.md"
     last = page.read_text(encoding="utf-8").splitlines()[-1] if page.exists() else read.NEXT
@@ -56,7 +56,9 @@ def main() -> int:
     written = sorted(set(changed()) - before)
     print(f"Fresh: {', '.join(path.stem for path in recorded) or 'no lesson had changed'}.")
     print(f"Changed with it: {', '.join(written) or 'nothing'}.")
-    lacking = [said for path in lessons for said in [*unfinished(path), *unrecorded(path)]]
+    lacking = [
+        said for path in lessons for said in [*missing_parts(path), *missing_recording(path)]
+    ]
     print("\n".join(lacking), end="\n" if lacking else "")
     return 1 if lacking else 0
 

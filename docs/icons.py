@@ -15,13 +15,13 @@ LOOKS = ("fa-solid", "fa-brands", "fa-regular", "fa-lg", "fa-fw")  # no names of
 LICENCE = "/* icons of Font Awesome Free (fontawesome.com/license/free, CC BY 4.0) */\n"
 
 
-def names(pages: Iterable[str]) -> set[str]:
+def used_icons(pages: Iterable[str]) -> set[str]:
     """The icons that pages use, such as moon."""
     classes = {one for page in pages for found in USED.findall(page) for one in found.split()}
     return {one[3:] for one in classes if one.startswith("fa-") and one not in LOOKS}
 
 
-def drawing(name: str, script: str) -> str:
+def icon_svg(name: str, script: str) -> str:
     """An icon as SVG, from Font Awesome's script. Raises LookupError for one that it has not."""
     called = re.escape(name)
     own = rf'(?<![\w-])"?{called}"?:\[(\d+),(\d+),\[[^\]]*\],"\w+","([^"]+)"\]'
@@ -34,11 +34,12 @@ def drawing(name: str, script: str) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}><path d="{path}"/></svg>'
 
 
-def sheet(used: Iterable[str], script: str) -> str:
+def icon_style_sheet(used: Iterable[str], script: str) -> str:
     """The style sheet of these icons; course.css says how one is shown."""
+    icons = {name: quote(icon_svg(name, script)) for name in sorted(used)}
     rules = [
-        f'i.fa-{name} {{\n  --icon: url("data:image/svg+xml,{quote(drawing(name, script))}");\n}}\n'
-        for name in sorted(used)
+        f'i.fa-{name} {{\n  --icon: url("data:image/svg+xml,{icon}");\n}}\n'
+        for name, icon in icons.items()
     ]
     return "\n".join([LICENCE, *rules])
 
@@ -48,7 +49,7 @@ def replace(html: Path) -> None:
     program = html / "_static/scripts/fontawesome.js"
     pages = {path: path.read_text(encoding="utf-8") for path in html.rglob("*.html")}
     pages = {path: text for path, text in pages.items() if SCRIPT.search(text)}
-    text = sheet(names(pages.values()), program.read_text(encoding="utf-8"))
+    text = icon_style_sheet(used_icons(pages.values()), program.read_text(encoding="utf-8"))
     (html / "_static/icons.css").write_text(text, encoding="utf-8")
     for path, page in pages.items():
         root = "../" * (len(path.relative_to(html).parts) - 1)

@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 from nbformat.v4 import new_markdown_cell as markdown
 
-from course.machine import gpus_of
+from course.machine import gpus_in_words
 from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
 from course.recordings.cells import checked
 from course.recordings.recording import Recording, recordings
@@ -27,7 +27,9 @@ def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.No
     if played:
         recording, *others = recordings(name)
         lay_outputs(notebook)
-        notebook.cells[0].source += "\n\n" + provenance(recording.about, gpus(notebook), others)
+        notebook.cells[0].source += "\n\n" + provenance(
+            recording.about, gpus_of_lesson(notebook), others
+        )
         link_traces(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
         fold_solutions(notebook, NOTEBOOKS / "solutions" / path.name)
@@ -44,25 +46,25 @@ def lay_outputs(notebook: nbformat.NotebookNode) -> None:
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
-        cell.outputs = [output for output in cell.outputs if shown(output)]
+        cell.outputs = [output for output in cell.outputs if is_for_readers(output)]
         for output in cell.outputs:
             data = output.get("data", {})
             if "image/png" in data:
                 cell.metadata["mystnb"] = {"image": {"alt": data["text/plain"]}}
             elif "text/html" in data and "class='touch'" not in data["text/html"]:
                 data["text/html"] = without_styles(data["text/html"])
-        if folded(cell):
+        if is_folded(cell):
             cell.metadata["tags"] = ["hide-input"]
         if cell.source.endswith("recorded_index()"):
             cell.metadata["tags"] = ["remove-input"]
 
 
-def folded(cell: nbformat.NotebookNode) -> bool:
+def is_folded(cell: nbformat.NotebookNode) -> bool:
     """Whether JupyterLab folds the code of a cell, because it only draws, reads or asserts."""
     return bool(cell.metadata.get("jupyter", {}).get("source_hidden"))
 
 
-def shown(output: nbformat.NotebookNode) -> bool:
+def is_for_readers(output: nbformat.NotebookNode) -> bool:
     """Whether an output is for readers of a page: it is not if it needs Jupyter's own server."""
     return "drag the file" not in output.get("data", {}).get("text/html", "")
 
@@ -76,7 +78,7 @@ def without_styles(html: str) -> str:
     return re.sub(r"\s*\n\s*(?!<tr|</?t(head|body|able)|</div)", "", html.strip())
 
 
-def gpus(notebook: nbformat.NotebookNode) -> int:
+def gpus_of_lesson(notebook: nbformat.NotebookNode) -> int:
     """The GPUs that a lesson asks for where it opens: 1, or what lesson(..., gpus=2) says."""
     return int(
         (re.findall(r"^lesson\(.*gpus=(\d+)", notebook.cells[1].source, re.MULTILINE) or [1])[0]
@@ -87,11 +89,11 @@ def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording]
     """Where a recording comes from, in words, and which others there are of the lesson."""
     about = as_text(about)
     too = "".join(
-        f" It was [recorded](../traces/README.md) on {gpus_of(as_text(one.about), gpus)} too."
+        f" It was [recorded](../traces/README.md) on {gpus_in_words(as_text(one.about), gpus)} too."
         for one in others
     )
     return (
-        f"> **Recorded**: the `%%gpu` cells of this page ran on {gpus_of(about, gpus)} "
+        f"> **Recorded**: the `%%gpu` cells of this page ran on {gpus_in_words(about, gpus)} "
         f"(driver {about['driver']}, CUDA {about['cuda']}, torch {about['torch']}, "
         f"Python {about['python']}) on {about['date']}, in {about['seconds']} seconds, "
         f"with at most {about['peak_gpu_mib']} MiB of GPU memory, all others on what was recorded. "
@@ -114,7 +116,7 @@ def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     of_cell = {}
     for trace, file in files.items():
-        cell = min(code, key=lambda cell: distance(trace, cell.source))
+        cell = min(code, key=lambda cell: trace_match_distance(trace, cell.source))
         path = TRACES / REFERENCE_GPU / name / file
         link = (
             f"[{trace}.json.gz](../{path.relative_to(ROOT)}) ({path.stat().st_size / 1e3:.0f} kB)"
@@ -126,7 +128,7 @@ def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str
         notebook.cells.insert(where, markdown(f"{said}, to download: {', '.join(links)}"))
 
 
-def distance(trace: str, source: str) -> int:
+def trace_match_distance(trace: str, source: str) -> int:
     """How surely a cell is about a trace: names it (0), computes its name (1, 2), has none (3)."""
     named = re.findall(r"""trace_file\(f?(["'])(.*?)\1\)""", source)
     shapes = [re.sub(r"\\{.*?\\}", "(.+)", re.escape(name)) for _, name in named]

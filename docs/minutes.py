@@ -22,10 +22,10 @@ STATED = re.compile(r"\| (\d+) minutes\b")
 
 def minutes(path: Path) -> int:
     """The minutes of a lesson, its exercises apart, rounded up."""
-    return math.ceil(count(played([path])[path]))
+    return math.ceil(count_minutes(played([path])[path]))
 
 
-def count(notebook: nbformat.NotebookNode) -> float:
+def count_minutes(notebook: nbformat.NotebookNode) -> float:
     """The minutes of a notebook, with what its cells show, without its exercises."""
     cells = [cell for cell in code_cells(notebook) if cell.kind != "exercise"]
     words = len(re.findall(r"\S*\w\S*", prose(notebook)))
@@ -40,14 +40,14 @@ def prose(notebook: nbformat.NotebookNode) -> str:
 
 def _minutes(cell: CodeCell) -> float:
     """The minutes of a code cell with what it shows."""
-    shown = [_shown(output.get("data", {})) for output in cell.outputs]
+    shown = [_output_kind(output.get("data", {})) for output in cell.outputs]
     looks = sum(kind in ("chart", "table") for kind, _ in shown)
     guesses = len(re.findall(r"^guess", cell.source, re.MULTILINE)) if cell.kind == "guess" else 0
     lines = len(cell.source.splitlines()) + sum(lines for _, lines in shown)
     return lines / LINES + LOOK * looks + GUESS * guesses
 
 
-def _shown(data):
+def _output_kind(data):
     """What an output is ("chart", "table", "listing" or ""), and its lines of code."""
     html = "".join(data.get("text/html", ""))
     if "image/png" in data or "<svg" in html or "data-timeline" in html:
@@ -61,12 +61,12 @@ def _shown(data):
     return "", 0
 
 
-def stated(path: Path) -> int:
+def stated_minutes(path: Path) -> int:
     """The minutes that a lesson's first screen states. Raises LookupError if it states none."""
-    return int(said(path, "how many minutes it takes", STATED))
+    return int(first_screen_match(path, "how many minutes it takes", STATED))
 
 
-def said(path: Path, what: str, pattern: str | re.Pattern[str]) -> str:
+def first_screen_match(path: Path, what: str, pattern: str | re.Pattern[str]) -> str:
     """The pattern's group in a lesson's first screen; what names it in the LookupError if there is
     none."""
     found = re.search(pattern, first_screen(path))
@@ -80,7 +80,7 @@ def said(path: Path, what: str, pattern: str | re.Pattern[str]) -> str:
 def write_minutes(path: Path) -> None:
     """Write a lesson's minutes into its first screen; those of the exercises are an estimate."""
     now = minutes(path)
-    if stated(path) != now:
+    if stated_minutes(path) != now:
         notebook = nbformat.read(path, as_version=4)
         notebook.cells[0].source = STATED.sub(f"| {now} minutes", notebook.cells[0].source)
         path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")

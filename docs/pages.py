@@ -13,9 +13,9 @@ import nbformat
 
 from course.lessons import PUZZLES, lesson_file, optional, title
 from course.paths import NOTEBOOKS, ROOT, lesson_name
-from docs.address import asking, repository
+from docs.address import repository, where_to_ask
 from docs.lesson_page import page
-from docs.minutes import stated
+from docs.minutes import stated_minutes
 from docs.played import played, recorded_lessons
 from docs.readme import number
 from docs.search import GALLERY
@@ -57,21 +57,21 @@ def write_pages(folder: Path = SOURCE) -> None:
     for text in TEXTS:
         _write(folder / text, READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / text).read_text()))
     _write(folder / "notebooks/solutions/index.md", SOLUTIONS)
-    _write(folder / "api.md", api())
+    _write(folder / "api.md", api_pages())
     moving = ""
     lessons = played(recorded_lessons())
     for path in [*lessons, *(path.parent / "solutions" / path.name for path in lessons)]:
         notebook = page(path, lessons.get(path))
-        moving = moving or animation(notebook)
+        moving = moving or animation_html(notebook)
         _write(folder / path.relative_to(ROOT), nbformat.writes(notebook))
-    for path in puzzles():
+    for path in puzzle_notebooks():
         _write(folder / path.relative_to(ROOT), path.read_text(encoding="utf-8"))
     readme = READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / "README.md").read_text())
     _write(folder / "README.md", BADGES.sub("", readme))
-    _write(folder / "index.md", front(readme, moving) + contents())
+    _write(folder / "index.md", front_page(readme, moving) + site_contents())
     _write(
         folder / "explain.md",
-        EXPLAIN.format(gallery=lesson_file(GALLERY).name, ask=asking(repository())),
+        EXPLAIN.format(gallery=lesson_file(GALLERY).name, ask=where_to_ask(repository())),
     )
     _write(folder / "404.md", MISSING)
     for path in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
@@ -136,7 +136,7 @@ its check says where your answer differs from the expected one.
 """
 
 
-def front(readme: str, picture: str) -> str:
+def front_page(readme: str, picture: str) -> str:
     """The front page: what the README says first, the picture, and three ways to go on."""
     title, about = readme.split("\n\n")[:2]
     (headline,) = re.findall(r"<!-- headline.*?-->\n(.*?)\n", readme)
@@ -148,7 +148,7 @@ def front(readme: str, picture: str) -> str:
     return FRONT.format(picture=moving, start=start, paths=paths, **words)
 
 
-def animation(notebook: nbformat.NotebookNode) -> str:
+def animation_html(notebook: nbformat.NotebookNode) -> str:
     """The picture of eager, capture and replay that moves, if a page has it; else ""."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -158,17 +158,17 @@ def animation(notebook: nbformat.NotebookNode) -> str:
     return ""
 
 
-def puzzles() -> list[Path]:
+def puzzle_notebooks() -> list[Path]:
     """The notebook of the puzzles, and that of their solutions."""
     return [lesson_file(PUZZLES, folder) for folder in (NOTEBOOKS, NOTEBOOKS / "solutions")]
 
 
-def contents() -> str:
+def site_contents() -> str:
     """The site's navigation, appended to the front page."""
     lessons = "\n".join(
-        f"{in_side_bar(path)} <notebooks/{path.stem}>" for path in recorded_lessons()
+        f"{side_bar_entry(path)} <notebooks/{path.stem}>" for path in recorded_lessons()
     )
-    puzzle, _ = puzzles()
+    puzzle, _ = puzzle_notebooks()
     first = f"{title(puzzle)} <notebooks/{puzzle.stem}>"
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
     references = "\n".join(str(path.with_suffix("")) for path in REFERENCES)
@@ -183,11 +183,11 @@ def contents() -> str:
     )
 
 
-def in_side_bar(path: Path) -> str:
+def side_bar_entry(path: Path) -> str:
     """A lesson's number, title and, but for the gallery, minutes: 0 · Start here · 16 min."""
     facts = [str(number(path)), title(path)]
     if lesson_name(path) != GALLERY:
-        facts.append(f"{stated(path)}\N{NO-BREAK SPACE}min")
+        facts.append(f"{stated_minutes(path)}\N{NO-BREAK SPACE}min")
     return " · ".join(facts + ["optional"] * optional(path))
 
 
@@ -198,7 +198,7 @@ def modules() -> list[str]:
     ]
 
 
-def api() -> str:
+def api_pages() -> str:
     """The reference of every module of the rooms, from its docstrings."""
     rooms = "".join(f"- `{room}`: {what}\n" for room, what in ROOMS.items())
     sections = "\n".join(

@@ -17,10 +17,10 @@ import nbformat
 from PIL import Image
 
 from course.lessons import PUZZLES, lesson_file, title
-from course.machine import gpus_of
+from course.machine import gpus_in_words
 from course.paths import ROOT, LessonError, lesson_name
 from course.recordings.recording import recorded_lesson
-from docs.lesson_page import as_text, folded, gpus, shown, without_styles
+from docs.lesson_page import as_text, gpus_of_lesson, is_folded, is_for_readers, without_styles
 from docs.played import played, recorded_lessons
 from exercises.guesses import NO_GUESS
 
@@ -48,11 +48,11 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
     parts = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            parts.append(linked(cell.source))
+            parts.append(link_to_pages(cell.source))
             continue
         code = fenced(cell.source, "python")
-        parts.append(FOLDED.format(code=code) if folded(cell) else code)
-        for output in filter(shown, cell.outputs):
+        parts.append(FOLDED.format(code=code) if is_folded(cell) else code)
+        for output in filter(is_for_readers, cell.outputs):
             if (chart := picture(output)) is not None:
                 text, kind, content = chart
                 file = f"{name}_{len(charts) + 1}.{kind}"
@@ -63,7 +63,7 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
                 parts.append(text)
     parts.append(next_lesson(path))
     said = ABOUT.format(
-        gpus=gpus_of(about, gpus(notebook)),
+        gpus=gpus_in_words(about, gpus_of_lesson(notebook)),
         name=path.name,
         torch=about["torch"],
         date=about["date"],
@@ -84,7 +84,7 @@ def picture(output: nbformat.NotebookNode) -> tuple[str, str, bytes] | None:
     """
     data = output.get("data", {})
     if "image/png" in data:
-        return data["text/plain"], "png", small(base64.b64decode(data["image/png"]))
+        return data["text/plain"], "png", reduce_colours(base64.b64decode(data["image/png"]))
     if still := STILL.search(data.get("text/html", "")):
         return unescape(still[1]), "svg", unquote(still[2]).encode()
     return None
@@ -100,7 +100,7 @@ def as_markdown(output: nbformat.NotebookNode) -> str:
     if 'class="highlight"' in html:
         return fenced(plain.strip(), "python")
     if "text/markdown" in output.data:
-        return linked(output.data["text/markdown"])
+        return link_to_pages(output.data["text/markdown"])
     if plain.startswith("<IPython"):
         return ""
     return fenced(plain.removeprefix(NO_GUESS), "text")
@@ -120,7 +120,7 @@ def fenced(text: str, language: str) -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def linked(text: str) -> str:
+def link_to_pages(text: str) -> str:
     """Markdown of a notebook whose links to lessons lead to their pages and headings here."""
     puzzles = lesson_file(PUZZLES).name  # which has no page here
     text = text.replace(f"]({puzzles}", f"](../notebooks/{puzzles}")
@@ -134,7 +134,7 @@ def _to_heading(link: re.Match) -> str:
     return link[1] + re.sub(r"[^\w-]", "", link[2]).lower()
 
 
-def small(png: bytes) -> bytes:
+def reduce_colours(png: bytes) -> bytes:
     """A chart in few colours."""
     written = io.BytesIO()
     image = Image.open(io.BytesIO(png)).convert("RGB")

@@ -13,13 +13,13 @@ import matplotlib
 import pandas as pd
 from matplotlib import pyplot as plt
 
-from course.commands.works_on import table as works_on
+from course.commands.works_on import rows_as_markdown as works_on
 from course.lessons import by_parts, lesson_file, lessons, optional, title
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
 from course.recordings.recording import recorded_lesson, recordings
-from docs.address import asking, one_click, repository
-from docs.minutes import said, stated, write_minutes
+from docs.address import open_links, repository, where_to_ask
+from docs.minutes import first_screen_match, stated_minutes, write_minutes
 from docs.played import recorded_lessons
 from docs.search import GALLERY
 from exercises import unfinished
@@ -82,7 +82,7 @@ def headline() -> str:
     )
 
 
-def spreads() -> str:
+def quartile_table() -> str:
     """The same step with its quartiles, a row for each GPU that recorded it."""
     lines = [
         "| median [quartiles] | host time, µs: eager | one graph "
@@ -96,7 +96,7 @@ def spreads() -> str:
     return "\n".join(lines)
 
 
-def offer() -> str:
+def course_totals() -> str:
     """How much there is: exercises, failures and hours, for the README's first screen."""
     by_part = parts()
     everything = [path for paths in by_part.values() for path in paths]
@@ -108,7 +108,7 @@ def offer() -> str:
         f"- **One evening**, {hours(evening)}, takes you to a graph of your own training script. "
         f"The core course takes {hours(core)}, everything {hours(everything)}.\n"
         "- **No GPU needed.** Every lesson also plays what it measured on a real "
-        f"{in_short(recorded_lesson('start_here').about['gpu'])}.\n"
+        f"{short_gpu_name(recorded_lesson('start_here').about['gpu'])}.\n"
         f"- **{asked} exercises, checked at once.** You write and repair captures yourself; a "
         "stand-in for CUDA graphs runs them on any CPU, and says what is wrong.\n"
         f"- **{failures} failures, each executed**, in a [gallery](read/"
@@ -133,8 +133,10 @@ def path_table() -> str:
     """The paths with their lessons, with what these need, and with the minutes of both."""
     rows = ["| you | read | which need | minutes | with exercises |", "|---" * 5 + "|"]
     for who, names in PATHS.items():
-        every = with_needs([lesson_file(name) for name in names])
-        own = [f"{number(path)} {linked(path)}" for path in every if lesson_name(path) in names]
+        every = with_prerequisites([lesson_file(name) for name in names])
+        own = [
+            f"{number(path)} {lesson_link(path)}" for path in every if lesson_name(path) in names
+        ]
         before = [f"{number(path)}" for path in every if lesson_name(path) not in names]
         reading, exercising = map(sum, zip(*map(duration, every), strict=True))
         cells = [who, ", ".join(own), ", ".join(before), reading, reading + exercising]
@@ -142,12 +144,12 @@ def path_table() -> str:
     return "\n".join(rows)
 
 
-def linked(path: Path) -> str:
+def lesson_link(path: Path) -> str:
     """A lesson's title, with a link to its page."""
     return f"[{title(path)}](read/{path.stem}.md)"
 
 
-def with_needs(paths: list[Path]) -> list[Path]:
+def with_prerequisites(paths: list[Path]) -> list[Path]:
     """Lessons with all that they need, and what that needs, in reading order."""
     found: set[Path] = set()
     ahead = list(paths)
@@ -155,13 +157,13 @@ def with_needs(paths: list[Path]) -> list[Path]:
         path = ahead.pop()
         if path not in found:
             found.add(path)
-            ahead += needed(path)
+            ahead += prerequisites(path)
     return sorted(found)
 
 
-def needed(path: Path) -> list[Path]:
+def prerequisites(path: Path) -> list[Path]:
     """The lessons that a lesson says you need, but not those of what follows a semicolon."""
-    text = said(path, "'you need'", NEEDS).partition(";")[0]
+    text = first_screen_match(path, "'you need'", NEEDS).partition(";")[0]
     named = [NOTEBOOKS / name for name in re.findall(r"\((\w+\.ipynb)\)", text)]
     if text.startswith("all lessons from"):
         first, last = named
@@ -171,7 +173,7 @@ def needed(path: Path) -> list[Path]:
 
 def ratios() -> str:
     """How long the first lesson's step takes in every recording that has it both ways."""
-    eager, graph, faster = zip(*same_step(), strict=True)
+    eager, graph, faster = zip(*eager_and_graph_medians(), strict=True)
     return (
         "How many times faster depends on the host's CPU: over the recordings, the eager step took "
         f"{min(eager):,.0f} to {max(eager):,.0f} µs, and the graph {min(graph):.0f} to "
@@ -181,7 +183,7 @@ def ratios() -> str:
     )
 
 
-def same_step() -> list[tuple[float, float, float]]:
+def eager_and_graph_medians() -> list[tuple[float, float, float]]:
     """Medians of the eager step and of its graph, µs, and their ratio, one for each recorded table
     that times both, of the lessons that train the same step.
     """
@@ -206,13 +208,15 @@ def lesson_list() -> str:
     for part, paths in parts().items():
         lines += [f"## {part}", ""]
         for path in paths:
-            promise = said(
+            promise = first_screen_match(
                 path, "'After this lesson'", r"\*\*After this lesson\*\*,? you can (.*)\."
             )
             facts = ["optional"] if optional(path) else []
             if lesson_name(path) != GALLERY:
-                facts.append(f"{stated(path)} minutes, and {duration(path)[1]} for the exercises")
-            if found := needs(path):
+                facts.append(
+                    f"{stated_minutes(path)} minutes, and {duration(path)[1]} for the exercises"
+                )
+            if found := prerequisite_numbers(path):
                 facts.append(f"builds on {found}")
             facts += recorded_on(path)
             lines += [
@@ -232,13 +236,15 @@ def number(path: Path) -> int:
 
 def duration(path: Path) -> tuple[int, int]:
     """A lesson's minutes without its exercises, and those of its exercises."""
-    exercising = said(path, "'minutes of exercises'", r"\+ (\d+) minutes of exercises")
-    return stated(path), int(exercising)
+    exercising = first_screen_match(
+        path, "'minutes of exercises'", r"\+ (\d+) minutes of exercises"
+    )
+    return stated_minutes(path), int(exercising)
 
 
-def needs(path: Path) -> str:
+def prerequisite_numbers(path: Path) -> str:
     """The numbers of the lessons that a lesson builds on, as its first cell says."""
-    found = said(path, "'you need'", NEEDS)
+    found = first_screen_match(path, "'you need'", NEEDS)
     numbers = sorted(map(int, re.findall(r"\((\d+)_", found)))
     return (" to " if found.startswith("all lessons from") else ", ").join(map(str, numbers))
 
@@ -247,15 +253,15 @@ def recorded_on(path: Path) -> list[str]:
     """The GPU memory of a lesson, and where and when it was recorded; [] if it was not yet."""
     gpus: dict[str, list[str]] = {}
     for one in recordings(lesson_name(path)):
-        gpus.setdefault(one.about["date"], []).append(in_short(one.about["gpu"]))
+        gpus.setdefault(one.about["date"], []).append(short_gpu_name(one.about["gpu"]))
     if not gpus:
         return []
     where = "; ".join(f"{' and '.join(names)}, {date}" for date, names in gpus.items())
-    held = said(path, "'GPU memory'", r"about ([0-9.]+) GiB of its memory")
+    held = first_screen_match(path, "'GPU memory'", r"about ([0-9.]+) GiB of its memory")
     return [f"{held} GiB of GPU memory", f"recorded on {where}"]
 
 
-def in_short(gpu: str) -> str:
+def short_gpu_name(gpu: str) -> str:
     """A GPU's name for a narrow column: NVIDIA H100 80GB HBM3 -> H100."""
     return re.sub(r" \d+GB.*", "", gpu.removeprefix("NVIDIA "))
 
@@ -274,7 +280,7 @@ def first_traces() -> list[Trace]:
     return [read_trace(recording.trace(name)) for name in ("eager", "whole_step_graph")]
 
 
-def shown(timings: pd.DataFrame, busy_us: dict[str, float]) -> str:
+def chart_metadata(timings: pd.DataFrame, busy_us: dict[str, float]) -> str:
     """The numbers in the picture, µs, as JSON: the picture's metadata, which a test compares."""
     medians = {
         lane: quartiles(timings, lane)["median"].round(3).to_dict()
@@ -295,7 +301,9 @@ def draw(path: Path = PICTURE) -> None:
         cpu_gpu_chart(*chart, title=found)
         figure = plt.gcf()
         figure.savefig(
-            path, bbox_inches="tight", metadata={"Description": shown(*chart), "Software": None}
+            path,
+            bbox_inches="tight",
+            metadata={"Description": chart_metadata(*chart), "Software": None},
         )
         plt.close(figure)
 
@@ -303,17 +311,17 @@ def draw(path: Path = PICTURE) -> None:
 def draw_report(path: Path = REPORT) -> None:
     """Draw the report on the first lesson's two traces into a PNG."""
     traces = dict(zip(("eager", "graph"), first_traces(), strict=True))
-    draw_traces(traces, path, Description=shown(*first_chart()), Software=None)
+    draw_traces(traces, path, Description=chart_metadata(*first_chart()), Software=None)
 
 
 def badges() -> str:
     """Buttons that open the course in the browser, and where to ask; "" without an address."""
-    doors = one_click(repository(), f"notebooks/{lesson_file('start_here').name}")
+    doors = open_links(repository(), f"notebooks/{lesson_file('start_here').name}")
     shields = {"Colab": COLAB_BADGE, "Codespaces": CODESPACES_BADGE, "Binder": BINDER_BADGE}
     buttons = " ".join(
         f"[![Open Start here in {name}]({shields[name]})]({link})" for name, link in doors.items()
     )
-    return f"{buttons}\n\n{asking(repository())}".strip()
+    return f"{buttons}\n\n{where_to_ask(repository())}".strip()
 
 
 def commands() -> str:
@@ -330,9 +338,9 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "badges": badges,
         "headline": headline,
         "start": commands,
-        "offer": offer,
+        "offer": course_totals,
         "paths": path_table,
-        "spreads": spreads,
+        "spreads": quartile_table,
         "ratios": ratios,
     },
     LESSONS: {"lessons": lesson_list, "works on": works_on},

@@ -16,7 +16,7 @@ import pandas as pd
 from course.lessons import lessons as all_lessons
 from course.paths import ROOT
 from course.recordings.cells import code_cells
-from docs.lesson_page import folded
+from docs.lesson_page import is_folded
 from docs.minutes import STATED, prose
 
 GUESS = re.compile(r"^guess\w* =", re.MULTILINE)
@@ -31,7 +31,7 @@ def weigh(notebook: nbformat.NotebookNode) -> dict[str, float]:
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell, counted in zip(cells, code_cells(notebook), strict=True):
         if counted.kind != "exercise":
-            lines[folded(cell)] += len(counted.source.splitlines())
+            lines[is_folded(cell)] += len(counted.source.splitlines())
         if counted.kind == "guess":
             guesses += len(GUESS.findall(counted.source))
     return {

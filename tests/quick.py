@@ -28,7 +28,7 @@ from course.paths import ROOT
 from course.recordings.statements import canonical
 from tests.support.notebooks import LESSONS, code
 from tests.support.project import SETTINGS
-from tests.support.seconds import TABLE, unit
+from tests.support.seconds import TABLE, row_of_test
 
 ROOMS = SETTINGS["tool"]["importlinter"]["root_packages"]
 ALWAYS = "tests/project/test_rooms.py"
@@ -160,9 +160,13 @@ class Only:
 
     @pytest.hookimpl(trylast=True)  # -m and -k have chosen
     def pytest_collection_modifyitems(self, config, items):
-        others = [item for item in items if "[" in unit(item) and unit(item) not in self.rows]
+        others = [
+            item
+            for item in items
+            if "[" in row_of_test(item) and row_of_test(item) not in self.rows
+        ]
         slow = [item for item in items if SLOW & set(item.fixturenames)]
-        self.left += map(unit, slow)
+        self.left += map(row_of_test, slow)
         config.hook.pytest_deselected(items=others + slow)
         items[:] = [item for item in items if item not in others + slow]
 
@@ -173,7 +177,7 @@ class Only:
     def pytest_runtest_protocol(self, item):
         if time.monotonic() < self.end:
             return None  # it runs
-        self.left.append(unit(item))
+        self.left.append(row_of_test(item))
         return True
 
 

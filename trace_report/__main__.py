@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from trace_report.names import read_named, split
-from trace_report.table import numbers, summaries
+from trace_report.names import read_named, split_name
+from trace_report.table import comparison_rows, summaries
 from trace_report.trace import Trace
 from trace_report.trace_file import LIMIT_MIB, TraceError
-from trace_report.verdict import bound
+from trace_report.verdict import verdict_prefix
 
 MOST_DRAWN = 20  # traces
 BEGINS = {".png": b"\x89PNG", ".html": b"<!doctype html"}  # what is written may replace
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     for path in filter(None, (options.chart, options.html)):
-        if refused := _refused(path, options.files):
+        if refused := _refusal_reason(path, options.files):
             parser.error(refused)
     try:
         traces = read_named(options.files, options.limit_mib)
@@ -58,14 +58,14 @@ def _parser():
     parser.add_argument("--numbers", action="store_true", help="print the numbers as a table")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
     parser.add_argument(
-        "--fail-if-idle", type=_share, metavar="SHARE", help="such as 20%%, of a step: for CI"
+        "--fail-if-idle", type=_parse_share, metavar="SHARE", help="such as 20%%, of a step: for CI"
     )
     limit = f"how many MiB a gzip may unpack to (default: {LIMIT_MIB}, less for small files)"
     parser.add_argument("--limit-mib", type=int, metavar="MIB", help=limit)
     return parser
 
 
-def _refused(path, files):
+def _refusal_reason(path, files):
     """Why nothing is written to this path: it is a trace, or no picture and no page, or there are
     too many traces to draw.
     """
@@ -76,7 +76,7 @@ def _refused(path, files):
     if len(files) > MOST_DRAWN:
         return f"{len(files)} traces are too many to draw: give at most {MOST_DRAWN}, or no {name}"
     try:
-        if any(path.exists() and path.samefile(split(file)[1]) for file in files):
+        if any(path.exists() and path.samefile(split_name(file)[1]) for file in files):
             return f"{name!r} is one of the traces, and would be overwritten"
         if path.is_file():
             with path.open("rb") as file:
@@ -88,7 +88,7 @@ def _refused(path, files):
     return ""
 
 
-def _share(text):
+def _parse_share(text):
     """20% or 0.2 as 0.2."""
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -124,7 +124,7 @@ def _print(traces, verdicts, options):
         print(json.dumps(_as_json(traces, verdicts), indent=2))
         return
     if options.numbers:
-        print(numbers(summaries(traces)).to_string())
+        print(comparison_rows(summaries(traces)).to_string())
     print(*(f"{name}: {verdict}" for name, verdict in verdicts.items()), sep="\n")
 
 
@@ -133,7 +133,7 @@ def _as_json(traces: dict[str, Trace], verdicts: dict[str, str]) -> dict:
     return {
         name: {
             "file": str(trace.path),
-            "bound": bound(verdicts[name]),
+            "bound": verdict_prefix(verdicts[name]),
             "verdict": verdicts[name],
             "summary": {
                 key: None if np.isnan(value) else value for key, value in table[name].items()
@@ -147,7 +147,7 @@ def _status(traces, verdicts, limit):
     """The exit status, after a sentence for each trace that fails."""
     if limit is None:
         return 0
-    undecided = [name for name, verdict in verdicts.items() if bound(verdict) is None]
+    undecided = [name for name, verdict in verdicts.items() if verdict_prefix(verdict) is None]
     for name in undecided:
         print(f"trace_report: {name} gives no verdict.", file=sys.stderr)
     shares = {name: trace.summary().idle_share for name, trace in traces.items()}

@@ -11,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from trace_report.lanes import COLOURS, in_unit, sheet, timelines
-from trace_report.shown import host_work, one_step, pale, shown_step
-from trace_report.table import BARS, summaries, unmarked
+from trace_report.shown import host_work, pale_bars_note, shown_step, trace_of_one_step
+from trace_report.table import BARS, name_with_caveat, summaries
 from trace_report.trace import Trace
 from trace_report.units import in_words, percent
 
@@ -47,7 +47,9 @@ def _pixels(figure):
 def time_bars(traces: dict[str, Trace]) -> Figure:
     """Bars of the host time, GPU busy time and step time of traces that have no fault."""
     table = summaries(traces).T
-    short = {name: unmarked(text, traces[name]) for name, text in _short_names(traces).items()}
+    short = {
+        name: name_with_caveat(text, traces[name]) for name, text in _short_names(traces).items()
+    }
     said = [
         f"{percent(row.idle_share)} of {in_words(row.step_us)} ({short[row.Index]})"
         for row in table.itertuples()
@@ -100,12 +102,12 @@ def steps(traces: dict[str, Trace]) -> Figure:
     said = []
     for name, trace in traces.items():
         step = shown_step(trace)
-        shown[short[name]], events = one_step(trace, step)
+        shown[short[name]], events = trace_of_one_step(trace, step)
         binned = f", {events} events in bins" if events else ""
         said.append(f"{trace.steps.name[step]} ({short[name]}{binned})")
     end_us = max(map(_end_us, shown.values()))
     shown = {name: _without_short_names(trace, end_us) for name, trace in shown.items()}
-    title = f"On one time axis: {', '.join(said)}.{pale(shown.values())}"
+    title = f"On one time axis: {', '.join(said)}.{pale_bars_note(shown.values())}"
     column = timelines(shown, end_us=end_us, title=title)
     return column[0].figure
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from trace_report.intervals import busy_time
-from trace_report.shown import end_us_of, of_step
+from trace_report.shown import end_us_of, events_of_step
 from trace_report.trace import Trace
 from trace_report.units import in_words, unit
 
@@ -73,7 +73,7 @@ def timelines(
     traces: dict[str, Trace], step: int = 0, end_us: float | None = None, title: str | None = None
 ) -> np.ndarray:
     """Draw the same step of several traces, a dict of name -> Trace, on one time axis."""
-    parts = {name: of_step(trace, step) for name, trace in traces.items()}
+    parts = {name: events_of_step(trace, step) for name, trace in traces.items()}
     lanes = [len(_labels(part)) for part in parts.values()]
     end = end_us or max([end_us_of(part) for part in parts.values()]) or 1
     height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)

@@ -12,9 +12,9 @@ DIGEST = re.compile(r"(?<=.)[-_.](?=[a-f]*\d)[0-9a-f]{8,64}$")  # eager-83b5ea64
 
 def read_named(files: list[str], limit_mib: int | None = None) -> dict[str, Trace]:
     """Read traces: FILE, which is called like the file, or NAME=FILE. Raises TraceError."""
-    named = [split(file) for file in files]
-    bare = Counter(DIGEST.sub("", name or stem(path)) for name, path in named)
-    called = [name or _without_digest(stem(path), bare) for name, path in named]
+    named = [split_name(file) for file in files]
+    bare = Counter(DIGEST.sub("", name or trace_name(path)) for name, path in named)
+    called = [name or _without_digest(trace_name(path), bare) for name, path in named]
     counts = Counter(called)
     traces: dict[str, Trace] = {}
     for name, (_, path) in zip(called, named, strict=True):
@@ -25,14 +25,14 @@ def read_named(files: list[str], limit_mib: int | None = None) -> dict[str, Trac
     return traces
 
 
-def split(file: str) -> tuple[str, Path]:
+def split_name(file: str) -> tuple[str, Path]:
     """The name that is given to a trace, or "", and its path."""
     name, equals, rest = file.partition("=")
     given = equals and not Path(file).exists()
     return (name, Path(rest)) if given else ("", Path(file))
 
 
-def stem(path: Path) -> str:
+def trace_name(path: Path) -> str:
     """A trace's name without what says that it is a trace: eager.pt.trace.json.gz -> eager."""
     name = path.name
     for suffix in SUFFIXES:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 
 from trace_report.lanes import COLOURS
-from trace_report.shown import host_work, one_step, pale, shown_step
-from trace_report.table import BARS, numbers, summaries, unmarked
+from trace_report.shown import host_work, pale_bars_note, shown_step, trace_of_one_step
+from trace_report.table import BARS, comparison_rows, name_with_caveat, summaries
 from trace_report.timeline import timeline
 from trace_report.trace import Trace
 from trace_report.units import in_words
@@ -56,7 +56,7 @@ def page(traces: dict[str, Trace]) -> str:
     ]
     table = summaries(traces)
     chosen = {name: shown_step(trace) for name, trace in traces.items()}
-    alone = {name: one_step(trace, chosen[name]) for name, trace in traces.items()}
+    alone = {name: trace_of_one_step(trace, chosen[name]) for name, trace in traces.items()}
     return PAGE.format(
         policy=POLICY,
         names=escape(", ".join(traces)),
@@ -68,8 +68,8 @@ def page(traces: dict[str, Trace]) -> str:
             escape(_shown(name, traces[name], chosen[name], events))
             for name, (_, events) in alone.items()
         )
-        + pale(trace for trace, _ in alone.values()),
-        numbers=_number_table(numbers(table)),
+        + pale_bars_note(trace for trace, _ in alone.values()),
+        numbers=_number_table(comparison_rows(table)),
     )
 
 
@@ -77,7 +77,7 @@ def _bar_table(traces, table):
     """The bars of each trace, on one scale; of one without a GPU, what its host does."""
     groups = {}
     for name, trace in traces.items():
-        group = unmarked(name, trace)
+        group = name_with_caveat(name, trace)
         if trace.gpu.empty:
             groups[group] = {"step time": table[name].step_us, **host_work(trace)}
         else:

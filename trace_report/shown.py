@@ -19,7 +19,7 @@ SAYS_NOTHING = re.compile(
 )
 
 
-def short(name: str) -> str:
+def short_name(name: str) -> str:
     """The name of a kernel or range without what says nothing."""
     return SAYS_NOTHING.sub("", name)
 
@@ -31,7 +31,7 @@ def shown_step(trace: Trace) -> int:
     return int(lengths_us.sort_values(kind="stable").index[(len(spans) - 1) // 2])
 
 
-def one_step(trace: Trace, step: int) -> tuple[Trace, int]:
+def trace_of_one_step(trace: Trace, step: int) -> tuple[Trace, int]:
     """A trace of this step alone, as step 0, and how many events it has if these are too many to
     draw, else 0: then they are in bins; see _binned.
 
@@ -65,7 +65,7 @@ def one_step(trace: Trace, step: int) -> tuple[Trace, int]:
     return replace(trace, steps=own, **tables), count if count > MOST else 0
 
 
-def pale(alone: Iterable[Trace]) -> str:
+def pale_bars_note(alone: Iterable[Trace]) -> str:
     """What the pale bars in a picture of these traces of one step are; "" if it has none."""
     return (
         " Pale: what other steps launched."
@@ -74,7 +74,7 @@ def pale(alone: Iterable[Trace]) -> str:
     )
 
 
-def of_step(trace: Trace, step: int) -> dict[str, pd.DataFrame]:
+def events_of_step(trace: Trace, step: int) -> dict[str, pd.DataFrame]:
     """The step's outermost host ranges, launches, waits and GPU activities, each with at_us, from
     the step's start; and others: GPU activities of no step meanwhile.
     """
@@ -127,5 +127,5 @@ def host_side(trace: Trace) -> pd.DataFrame:
 def host_work(trace: Trace) -> pd.Series:
     """µs per step in the host's outermost ranges and operators, by name: the ten longest."""
     work = outermost(host_side(trace))
-    totals = work.groupby(work.name.map(short)).dur_us.sum()
+    totals = work.groupby(work.name.map(short_name)).dur_us.sum()
     return totals.sort_values(ascending=False)[:10] / len(trace.steps)

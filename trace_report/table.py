@@ -42,7 +42,7 @@ def summaries(traces: dict[str, Trace]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def numbers(table: pd.DataFrame) -> pd.DataFrame:
+def comparison_rows(table: pd.DataFrame) -> pd.DataFrame:
     """What there is to compare in summaries, as text: a row per number that is not 0 for all."""
     written = {
         what: table.loc[column].map(write).replace("", "–")
@@ -52,6 +52,6 @@ def numbers(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(written).T
 
 
-def unmarked(name: str, trace: Trace) -> str:
+def name_with_caveat(name: str, trace: Trace) -> str:
     """The name of a trace, and that its numbers are of no step if so."""
     return name if trace.marked() else f"{name} (the whole trace)"

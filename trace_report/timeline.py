@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from trace_report.lanes import COLOURS
-from trace_report.shown import of_step, short
+from trace_report.shown import events_of_step, short_name
 from trace_report.touch import touchable
 from trace_report.trace import Trace
 from trace_report.units import in_words
@@ -58,14 +58,14 @@ def _rows(trace, step):
     """The step's outermost host ranges, launches, waits and GPU activities in one table, each with
     its lane.
     """
-    part = of_step(trace, step)
+    part = events_of_step(trace, step)
     gpu = pd.concat([part["gpu"], part["others"]])
     number = "GPU {:.0f}, " if trace.gpu.device.nunique() > 1 else "GPU "
     lanes = gpu.device.map(number.format) + gpu.stream.map("stream {:.0f}".format)
     host = [part["ranges"], part["launches"], part["waits"].assign(correlation=np.nan)]
     tables = [rows.assign(lane=lane) for lane, rows in zip(HOST, host, strict=True)]
     rows = pd.concat([*tables, gpu.assign(lane=lanes)]).sort_values("at_us")
-    return rows.assign(name=rows.name.map(short).str.slice(0, LONGEST))
+    return rows.assign(name=rows.name.map(short_name).str.slice(0, LONGEST))
 
 
 def _bars(rows, lanes):

@@ -14,7 +14,7 @@ SHORTEST_US = 0.001  # a trace counts whole nanoseconds
 
 def verdict(s: pd.Series) -> str:
     """The verdict on a sound trace, from its summary."""
-    if refused := _no_step(s) or _one_step(s) or _undecided(s):
+    if refused := _no_step(s) or _one_step(s) or _undecided_reason(s):
         return f"No verdict: {refused}"
     return f"{'; '.join([_limit(s), *_remarks(s)])}. {_advice(s)}"
 
@@ -47,11 +47,15 @@ def _one_step(s):
     )
 
 
-def _undecided(s):
+def _undecided_reason(s):
     """Why a sound trace does not say which of CPU and GPU is the limit; "" where it does."""
     anywhere, collective = s.any_busy_us / s.step_us, s.collective_us / s.step_us
     of = f"of a traced step of {in_words(s.step_us)}"
-    if s.gpus > 1 and s.idle_share >= CPU_BOUND and _decided(1 - anywhere) != "CPU-bound":
+    if (
+        s.gpus > 1
+        and s.idle_share >= CPU_BOUND
+        and _bound_by_idle_share(1 - anywhere) != "CPU-bound"
+    ):
         return (
             f"{s.gpus:.0f} GPUs work in turns: the busiest one works for "
             f"{1 - s.idle_share:.0%} {of}, but at least one of them for {anywhere:.0%}, so "
@@ -64,17 +68,17 @@ def _undecided(s):
             "compare the traces of all ranks."
         )
     outside, orphan = s.outside_us / s.step_us, s.orphan_us / s.step_us
-    if _decided(s.idle_share + outside) != _decided(s.idle_share):
+    if _bound_by_idle_share(s.idle_share + outside) != _bound_by_idle_share(s.idle_share):
         return (
             f"for {outside:.0%} {of} the GPU works only on launches from outside the steps: call "
             "profiler.step() after each step, and record nothing else."
         )
-    if _decided(s.idle_share - orphan) != _decided(s.idle_share):
+    if _bound_by_idle_share(s.idle_share - orphan) != _bound_by_idle_share(s.idle_share):
         return (
             f"for {orphan:.0%} {of} the GPU works only on launches that the trace does not hold: "
             "call torch.cuda.synchronize() before the first recorded step."
         )
-    if not _decided(s.idle_share):
+    if not _bound_by_idle_share(s.idle_share):
         return (
             f"the GPU is idle for {s.idle_share:.0%} {of}, but the profiler slows the host, and "
             f"without it may be idle for less than {CPU_BOUND:.0%}: time the step without the "
@@ -83,7 +87,7 @@ def _undecided(s):
     return ""
 
 
-def _decided(idle_share):
+def _bound_by_idle_share(idle_share):
     """CPU-bound or GPU-bound; "" where a step without the profiler may be the other."""
     if idle_share < CPU_BOUND:
         return "GPU-bound"
@@ -134,7 +138,7 @@ def _advice(s):
     return f"{graph} of the whole step could save at most {most}."
 
 
-def bound(verdict: str) -> str | None:
+def verdict_prefix(verdict: str) -> str | None:
     """CPU-bound or GPU-bound, as a verdict begins; None if there is no verdict."""
     limit = verdict.partition(":")[0]
     return None if limit == "No verdict" else limit

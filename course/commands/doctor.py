@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from packaging.version import Version
 
-from course.machine import machine, needs_more
+from course.machine import lessons_only_recorded, machine
 from course.paths import CONFORMANCE, REFERENCE_GPU, TRACES
 
 MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)
@@ -32,18 +32,22 @@ def report() -> Iterator[tuple[str, str]]:
     """
     found, live = machine(), torch.cuda.is_available()
     fine = sys.version_info >= MINIMUM_PYTHON
-    yield mark(fine, f"Python {found['python']}", "install Python 3.11 or newer")
+    yield check_result(fine, f"Python {found['python']}", "install Python 3.11 or newer")
     fine = Version(torch.__version__).release >= MINIMUM_TORCH
-    yield mark(fine, f"torch {found['torch']}", "run `make lab`, which installs the tested version")
+    yield check_result(
+        fine, f"torch {found['torch']}", "run `make lab`, which installs the tested version"
+    )
     yield from live_report(found) if live else [("[--]", why_no_gpu(found))]
     lessons = len(set((TRACES / REFERENCE_GPU).glob("*.json")) - {CONFORMANCE})
     restore = "restore traces/ with git"
-    yield mark(lessons > 0, f"{lessons} recorded lessons in traces/{REFERENCE_GPU}", restore)
+    yield check_result(
+        lessons > 0, f"{lessons} recorded lessons in traces/{REFERENCE_GPU}", restore
+    )
     mode = "live on this GPU" if live else "as recorded" if lessons else "not at all"
-    yield mark(live or lessons > 0, f"%%gpu cells run {mode}", f"find a GPU, or {restore}")
+    yield check_result(live or lessons > 0, f"%%gpu cells run {mode}", f"find a GPU, or {restore}")
 
 
-def mark(fine: bool, what: str, fix: str) -> tuple[str, str]:
+def check_result(fine: bool, what: str, fix: str) -> tuple[str, str]:
     """A check's mark and sentence: what was found, and where that is not fine, the fix."""
     return ("[OK]", what) if fine else ("[FAIL]", f"{what}: {fix}")
 
@@ -57,8 +61,8 @@ def live_report(found: dict) -> Iterator[tuple[str, str]]:
     yield "[--]" if small else "[OK]", f"GPU memory {gib:.0f} GiB{small}"
     seen = kernels_seen()
     fix = "close other profilers, and allow access to CUPTI"
-    yield mark(seen == 1, f"torch.profiler saw {seen} of 1 kernels", fix)
-    for sentence in needs_more():
+    yield check_result(seen == 1, f"torch.profiler saw {seen} of 1 kernels", fix)
+    for sentence in lessons_only_recorded():
         yield "[--]", sentence
 
 

@@ -21,7 +21,7 @@ def recorded() -> list[Path]:
     )
 
 
-def of_other_tools(path: Path) -> list[str]:
+def changed_tools(path: Path) -> list[str]:
     """A sentence for each tool of which a recording used another copy than this one."""
     cells = code_cells(nbformat.read(lesson_file(path.stem), as_version=4))
     then = Recording.read(path).about["definitions"]
@@ -29,7 +29,7 @@ def of_other_tools(path: Path) -> list[str]:
     return [f"used {tool} {old}, and this copy is {new}" for tool, (old, new) in differ.items()]
 
 
-def read_otherwise(path: Path) -> list[str]:
+def changed_trace_readings(path: Path) -> list[str]:
     """A sentence for each trace of a recording out of which other numbers are read than then."""
     recording = Recording.read(path)
     return [
@@ -44,8 +44,8 @@ def main() -> int:
     found, names = 0, []
     for path in recorded():
         changes = stale(nbformat.read(lesson_file(path.stem), as_version=4), Recording.read(path))
-        changes += read_otherwise(path)
-        if sentences := [*changes, *of_other_tools(path)]:
+        changes += changed_trace_readings(path)
+        if sentences := [*changes, *changed_tools(path)]:
             found += bool(changes)
             names.append(path.stem)
             print(f"{path.stem} ({path.parent.name}): {'; '.join(sentences)}.")

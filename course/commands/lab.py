@@ -17,7 +17,7 @@ from course.files import SavingError, replacing
 from course.lessons import former_names, unnumbered
 from course.paths import MY_LESSONS, NOTEBOOKS, ROOT, short
 from course.progress import write_page
-from course.set_up import NO_ROOT, REFUSED, alone
+from course.set_up import NO_ROOT, REFUSED, hold_lock
 
 # what tells Python's webbrowser of a browser; without them it would take over the terminal with w3m
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -34,13 +34,13 @@ def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
     are, but for their number, which follows the course's. Raises SavingError if the disk refuses
     it.
     """
-    origins = _read(copy / ".origins.json")
-    moved, said = follow(course, copy, origins)
-    for name in names(course):
+    origins = _read_origins(copy / ".origins.json")
+    moved, said = follow_moved_lessons(course, copy, origins)
+    for name in notebook_paths(course):
         path = course / name
         mine = copy / name
-        new = content(course / name)
-        have = content(mine) if mine.is_file() else None
+        new = content_hash(course / name)
+        have = content_hash(mine) if mine.is_file() else None
         if mine.exists() and have is None:
             said.append(f"{short(mine)} is no file: rename it to get the lesson.")
         elif have in (None, new, origins.get(name)):
@@ -62,13 +62,15 @@ def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
     return said
 
 
-def follow(course: Path, copy: Path, origins: dict) -> tuple[dict[str, Path], list[str]]:
+def follow_moved_lessons(
+    course: Path, copy: Path, origins: dict
+) -> tuple[dict[str, Path], list[str]]:
     """Let copies of lessons that the course has moved follow, and bring origins up to that.
 
     Returns where the learner's own ones were, by new name, and what there is to tell
     about the others. An untouched copy goes: update makes it anew under its new name.
     """
-    now = {_unnumbered(name): name for name in names(course)}
+    now = {_unnumbered(name): name for name in notebook_paths(course)}
     former = former_names(course)
     moved = {}
     untouched = 0
@@ -80,7 +82,7 @@ def follow(course: Path, copy: Path, origins: dict) -> tuple[dict[str, Path], li
         mine = copy / old
         if not mine.is_file():
             continue
-        if content(mine) == origin:
+        if content_hash(mine) == origin:
             mine.unlink()
             untouched += new is not None
         elif new and not (copy / new).exists():
@@ -95,13 +97,13 @@ def follow(course: Path, copy: Path, origins: dict) -> tuple[dict[str, Path], li
     return moved, said
 
 
-def names(course: Path) -> list[str]:
+def notebook_paths(course: Path) -> list[str]:
     """The course's notebooks, as paths in its folder."""
     paths = [*course.glob("*.ipynb"), *course.glob("solutions/*.ipynb")]
     return [str(path.relative_to(course)) for path in sorted(paths)]
 
 
-def content(path: Path) -> str:
+def content_hash(path: Path) -> str:
     """A short hash of what a learner can change in a notebook; what JupyterLab adds by itself
     counts for nothing.
     """
@@ -112,14 +114,14 @@ def content(path: Path) -> str:
             (cell["cell_type"], "".join(cell["source"]), cell.get("outputs", []))
             for cell in notebook["cells"]
         ]
-        own = [_own(notebook), *map(_own, notebook["cells"])]
+        own = [_learners_metadata(notebook), *map(_learners_metadata, notebook["cells"])]
         data = json.dumps([seen, own] if any(own) else seen).encode()
     except (ValueError, LookupError, TypeError, AttributeError):
         pass  # no notebook: every byte counts
     return hashlib.sha256(data).hexdigest()[:12]
 
 
-def _own(of: dict) -> dict:
+def _learners_metadata(of: dict) -> dict:
     """The learner's own metadata and attachments of a cell, or of the notebook."""
     own = {key: value for key, value in of.get("metadata", {}).items() if key not in JUPYTERS_OWN}
     return own | ({"attachments": of["attachments"]} if of.get("attachments") else {})
@@ -130,7 +132,7 @@ def _unnumbered(name: str) -> str:
     return re.sub(r"(^|/)\d+_", r"\1", name)
 
 
-def _read(origins: Path) -> dict[str, str]:
+def _read_origins(origins: Path) -> dict[str, str]:
     """What each copied lesson was copied from, by name; without it, what differs counts as the
     learner's.
     """
@@ -140,7 +142,7 @@ def _read(origins: Path) -> dict[str, str]:
         return {}
 
 
-def unasked(options: list[str]) -> list[str]:
+def default_jupyter_options(options: list[str]) -> list[str]:
     """JupyterLab's options for root, and for a machine without a display, unless they are given.
 
     Root is let in, and listens on this machine alone, whatever a settings file says.
@@ -160,7 +162,7 @@ def main(options: list[str]) -> None:
     if os.geteuid() == 0 and os.environ.get(NO_ROOT):
         sys.exit(REFUSED)
     try:
-        with alone():  # another start may be copying the same lessons
+        with hold_lock():  # another start may be copying the same lessons
             for sentence in update():
                 print(sentence, flush=True)
             write_page()
@@ -175,7 +177,14 @@ def main(options: list[str]) -> None:
         first[name] = os.pathsep.join(filter(None, [str(path), os.environ.get(name)]))
     looks = {"static_custom_path": [str(ROOT / "jupyter/custom")]}  # where custom.css is
     settings = [f"--ServerApp.root_dir={ROOT}", f"--ServerApp.tornado_settings={looks}"]
-    command = [sys.executable, "-m", "jupyterlab", *settings, *unasked(options), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        *settings,
+        *default_jupyter_options(options),
+        *options,
+    ]
     os.execve(sys.executable, command, os.environ | first)
 
 

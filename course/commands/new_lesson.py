@@ -11,7 +11,12 @@ from pathlib import Path
 
 import nbformat
 
-from course.commands.rename import fit, refuse, renamed, stems
+from course.commands.rename import (
+    refuse_taken_name,
+    split_lesson_name,
+    stems,
+    with_present_file_names,
+)
 from course.lessons import PARTS, part_of
 from course.paths import ROOT, short
 
@@ -34,9 +39,9 @@ def new_lesson(name: str, number: int, root: Path = ROOT) -> list[Path]:
 
     Raises ValueError for a name or number that is none, or is taken already.
     """
-    if fit(name)[0]:
+    if split_lesson_name(name)[0]:
         raise ValueError(f"{name!r} is no name of a lesson: give its number after the name.")
-    refuse(name, root)
+    refuse_taken_name(name, root)
     present = stems(root)
     numbers = {int(stem[:2]): stem for stem in present.values()}
     if not 0 <= number < 100:
@@ -58,7 +63,7 @@ def new_lesson(name: str, number: int, root: Path = ROOT) -> list[Path]:
     for path, template in texts.items():
         text = (TEMPLATE / template).read_text(encoding="utf-8")
         text = text.replace("verb_object", name).replace("Verb object", title(name))
-        path.write_text(renamed(text, files), encoding="utf-8")
+        path.write_text(with_present_file_names(text, files), encoding="utf-8")
     lesson = next(iter(texts))
     before = [numbers[taken] for taken in sorted(numbers) if taken < number]
     notebook = nbformat.read(lesson, as_version=4)

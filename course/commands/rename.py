@@ -51,13 +51,13 @@ def rename_lesson(old: str, new: str, root: Path = ROOT) -> list[Path]:
     """
     notebooks = root / "notebooks"
     stem = lesson_file(old, notebooks).stem
-    number, name = fit(new)
+    number, name = split_lesson_name(new)
     number = number or stem[:2]
     taken = {present[:2]: present for lesson, present in stems(root).items() if lesson != old}
     if number in taken:
         raise ValueError(f"{number} is the number of {taken[number]}: choose a free one.")
     if name != old:
-        refuse(name, root)
+        refuse_taken_name(name, root)
     for folder in (notebooks, notebooks / "solutions"):
         lesson_file(old, folder).rename(folder / f"{number}_{name}.ipynb")
     former = {one: name if now == old else now for one, now in former_names(notebooks).items()}
@@ -71,7 +71,7 @@ def rename_lesson(old: str, new: str, root: Path = ROOT) -> list[Path]:
     return sorted({*found, *update_links(root)})
 
 
-def fit(name: str) -> tuple[str, str]:
+def split_lesson_name(name: str) -> tuple[str, str]:
     """The number ("" for none) and the name in a lesson's new name. Raises ValueError."""
     if not (found := NAME.fullmatch(name)):
         raise ValueError(
@@ -80,7 +80,7 @@ def fit(name: str) -> tuple[str, str]:
     return found[1] or "", found[2]
 
 
-def refuse(name: str, root: Path = ROOT) -> None:
+def refuse_taken_name(name: str, root: Path = ROOT) -> None:
     """Raise ValueError for a lesson's name that is taken."""
     if name in stems(root):
         raise ValueError(f"There is a lesson {name} already: notebooks/{stems(root)[name]}.ipynb.")
@@ -93,10 +93,10 @@ def stems(root: Path = ROOT) -> dict[str, str]:
 
 def update_links(root: Path = ROOT) -> list[Path]:
     """Write the lessons' present file names into all Markdown; return the files that changed."""
-    return update(root, partial(renamed, files=stems(root)), LINKS)
+    return update(root, partial(with_present_file_names, files=stems(root)), LINKS)
 
 
-def renamed(text: str, files: dict[str, str]) -> str:
+def with_present_file_names(text: str, files: dict[str, str]) -> str:
     """The text with today's number in the name of every lesson's file; other names stay.
 
     files: what stems returns.

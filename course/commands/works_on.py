@@ -23,7 +23,7 @@ import torch
 
 from course.files import replacing
 from course.lessons import lessons
-from course.machine import lacking, machine
+from course.machine import machine, missing_for_lesson
 from course.paths import ROOT, TRACES, lesson_name, short
 
 ROWS = TRACES / "works_on.json"
@@ -58,12 +58,12 @@ def run_lesson(path: Path, folder: Path = EXECUTED) -> dict | None:
                 f"{path.name} did not run to its end; {where}.\n{run.stdout[-3000:]}"
             )
         (case,) = ElementTree.parse(report).iter("testcase")
-    live, mib = _told(folder / path.name)
+    live, mib = _run_result(folder / path.name)
     seconds = float(case.get("time", 0))
     return {"seconds": round(seconds, 1), "peak_gpu_mib": mib} if live else None
 
 
-def _told(path):
+def _run_result(path):
     """Whether it ran live, and MiB: what the added cell gave; the cell itself is taken out of the
     copy again.
     """
@@ -76,7 +76,7 @@ def _told(path):
     return ast.literal_eval(added.outputs[0].data["text/plain"])
 
 
-def keep(row: dict, rows: Path = ROWS, add: bool = False) -> None:
+def save_row(row: dict, rows: Path = ROWS, add: bool = False) -> None:
     """Put a machine's row into the file of rows, in the place of its earlier one for the same GPU
     and torch, or add its lessons, with their date, to that one.
     """
@@ -91,7 +91,7 @@ def keep(row: dict, rows: Path = ROWS, add: bool = False) -> None:
         file.write_text(json.dumps([*others, row], indent=1) + "\n")
 
 
-def table(rows: Path = ROWS) -> str:
+def rows_as_markdown(rows: Path = ROWS) -> str:
     """The rows as a Markdown table: a line per machine and torch, with the total over its
     lessons.
     """
@@ -151,9 +151,9 @@ def main(words: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
     if took:
         row = machine() | {"date": str(datetime.date.today()), "lessons": took}
-        keep(row, add=bool(arguments.lessons or errors))
-        print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{table()}")
-    if played := [lesson_name(path) for path in paths if lacking(path)]:
+        save_row(row, add=bool(arguments.lessons or errors))
+        print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{rows_as_markdown()}")
+    if played := [lesson_name(path) for path in paths if missing_for_lesson(path)]:
         print(
             "These need more than this machine has, and played their recordings: "
             f"{', '.join(played)}."

@@ -163,23 +163,25 @@ def copy_open(tmp_path, monkeypatch):
 
 
 def test_progress_is_noted_and_shown(copy_open):
-    assert "Start here: 0 of 4 (" in progress.ending("start_here")
+    assert "Start here: 0 of 4 (" in progress.lesson_ending("start_here")
     for _ in range(2):
         assert progress.mark("start_here", "most_speed_up") == ""
-    said = progress.ending("start_here")
+    said = progress.lesson_ending("start_here")
     assert "Start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○" in said
     sentence = (
         f"Next lesson: [Profile eager training]({lesson_file('profile_eager_training').name}). "
     )
     assert sentence in said
-    last = progress.ending("failure_gallery")
+    last = progress.lesson_ending("failure_gallery")
     assert "Next" not in last and last.endswith(f"[Your progress]({progress.PAGE}).")
 
 
 def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):
     (copy_open / "solutions").mkdir()
     monkeypatch.chdir(copy_open / "solutions")
-    assert progress.mark("start_here", "most_speed_up") == progress.ending("start_here") == ""
+    assert (
+        progress.mark("start_here", "most_speed_up") == progress.lesson_ending("start_here") == ""
+    )
     assert list(copy_open.iterdir()) == [copy_open / "solutions"]
 
 

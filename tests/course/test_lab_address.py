@@ -14,9 +14,9 @@ def user(monkeypatch):
 
 def test_readers_who_came_by_ssh_are_told_the_way_to_the_port(monkeypatch):
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.2 50000 192.0.2.1 22")
-    assert lab_address.said(SERVER)[:-1] == lab_address.tunnel(9999)
-    assert len(lab_address.tunnel(9999)) == 3
-    assert "ssh -L 9999:localhost:9999" in lab_address.tunnel(9999)[1]
+    assert lab_address.closing_lines(SERVER)[:-1] == lab_address.ssh_tunnel_lines(9999)
+    assert len(lab_address.ssh_tunnel_lines(9999)) == 3
+    assert "ssh -L 9999:localhost:9999" in lab_address.ssh_tunnel_lines(9999)[1]
 
 
 SERVER = SimpleNamespace(
@@ -28,7 +28,7 @@ SERVER = SimpleNamespace(
     ("ip", "address"), [("localhost", SERVER.public_url), ("0.0.0.0", SERVER.local_url)]
 )
 def test_the_last_line_is_the_address_that_a_browser_here_can_open(ip, address):
-    assert lab_address.said(SimpleNamespace(**{**vars(SERVER), "ip": ip})) == [
+    assert lab_address.closing_lines(SimpleNamespace(**{**vars(SERVER), "ip": ip})) == [
         f"Ready: open {address}"
     ]
 
@@ -55,6 +55,6 @@ def test_the_token_survives_a_restart_and_belongs_to_the_folder():
 def test_root_is_told_who_can_come_in(monkeypatch, ip, token, said):
     monkeypatch.setattr(lab_address.os, "geteuid", lambda: 0)
     server = {**vars(SERVER), "ip": ip, "identity_provider": SimpleNamespace(token=token)}
-    line, address = lab_address.said(SimpleNamespace(**server))
+    line, address = lab_address.closing_lines(SimpleNamespace(**server))
     assert line.startswith("JupyterLab runs as root, ") and said in line
     assert address.startswith("Ready: open ")

@@ -43,11 +43,11 @@ def test_ranks_share_a_gpu_where_nccl_can_and_they_may(
     if allowed:
         monkeypatch.setenv(ranks.SHARE, "1")
     assert missing(2, [], share_gpu) == ([needed] if needed else [])
-    assert machine.too_few(2) and not machine.too_few(1)
+    assert machine.has_too_few_gpus(2) and not machine.has_too_few_gpus(1)
 
 
 def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
-    monkeypatch.setattr(machine, "found", lambda package: package == "torch")
+    monkeypatch.setattr(machine, "is_installed", lambda package: package == "torch")
     assert missing(needs=["torch"]) == []
     assert missing(needs=["transformer_engine", "cuda.core", "megatron.core", "abc"]) == [
         "the package transformer_engine (`pip install -e .[te]`)",
@@ -58,9 +58,9 @@ def test_packages_are_named_with_the_command_that_installs_them(monkeypatch):
 
 
 def test_an_older_version_or_a_part_of_a_package_can_be_missing():
-    assert machine.found("torch>=2.11") and machine.found("torch.cuda")
+    assert machine.is_installed("torch>=2.11") and machine.is_installed("torch.cuda")
     for missing_one in ("torch>=99.0", "torch.no_such_part", "no_such_package.core"):
-        assert not machine.found(missing_one)
+        assert not machine.is_installed(missing_one)
 
 
 def test_a_recording_says_where_it_ran_and_what_live_would_need():
@@ -79,7 +79,7 @@ def test_lessons_that_need_more_are_named(tmp_path, monkeypatch):
     write_notebook(tmp_path / "02_two.ipynb", 'lesson("two", gpus=2, recorded_on="a")')
     write_notebook(tmp_path / "03_package.ipynb", 'lesson("package", needs=["no_such_package"])')
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert list(machine.needs_more(tmp_path)) == [
+    assert list(machine.lessons_only_recorded(tmp_path)) == [
         "02_two.ipynb plays its recording: live, it needs 2 GPUs (this machine has none)",
         "03_package.ipynb plays its recording: live, it needs the package no_such_package "
         "(`pip install no_such_package`)",

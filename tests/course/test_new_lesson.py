@@ -9,7 +9,7 @@ import pytest
 from course.commands import new_lesson
 from course.lessons import by_parts, lesson_file
 from course.paths import ROOT
-from docs.minutes import count, stated
+from docs.minutes import count_minutes, stated_minutes
 from tests.support.processes import run_python
 
 NEITHER = shutil.ignore_patterns(".*", "__pycache__", "my_lessons", "_build", "*.egg-info")
@@ -99,4 +99,4 @@ def test_links_hold_the_numbers_of_this_project(root):
 
 def test_the_template_states_its_minutes():
     path = new_lesson.TEMPLATE / "lesson.ipynb"
-    assert stated(path) == math.ceil(count(nbformat.read(path, as_version=4)))
+    assert stated_minutes(path) == math.ceil(count_minutes(nbformat.read(path, as_version=4)))

@@ -60,7 +60,7 @@ def kernel():
         return process
 
     yield kernel
-    ranks.send(signal.SIGKILL, started)
+    ranks.send_signal(signal.SIGKILL, started)
 
 
 def number_of(kind, kernel):
@@ -101,11 +101,11 @@ def test_a_cell_ends_its_ranks_and_nothing_else(monkeypatch):
         process.stdout.readline()
     ranks.end_ranks()
     assert rank.wait() == -signal.SIGKILL and other.poll() is None
-    ranks.end("a-test")
+    ranks.kill_marked("a-test")
     assert other.wait() == -signal.SIGKILL
 
 
 def test_without_a_live_lesson_a_cells_end_ends_nothing(monkeypatch):
     monkeypatch.delenv(ranks.MARK, raising=False)
-    monkeypatch.setattr(ranks, "end", lambda *_: pytest.fail("looks for ranks"))
+    monkeypatch.setattr(ranks, "kill_marked", lambda *_: pytest.fail("looks for ranks"))
     ranks.end_ranks()

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from cpu_graph import cpu_graphs
 from examples import overlap_ddp
-from tests.support.scripts import GLOO, changed, names_of, printed_by_two_ranks
+from tests.support.scripts import GLOO, changed_source, names_of, printed_by_two_ranks
 
 SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
 SCRIPT = {
@@ -51,7 +51,7 @@ def test_two_ranks_agree_and_fsdp2_trains_as_ddp(tmp_path):
         "split_decoder": GLOO,
     }
     for name, instead in smaller.items():
-        (tmp_path / f"{name}.py").write_text(changed(name, smaller=instead.items()))
+        (tmp_path / f"{name}.py").write_text(changed_source(name, smaller=instead.items()))
     lines = printed_by_two_ranks(tmp_path / "compare_ddp.py")
     trained = json.loads(lines[-1])["trained"]
     assert trained["FSDP2, eager"][:-1] == pytest.approx(trained["DDP, eager"][:-1], rel=1e-5)

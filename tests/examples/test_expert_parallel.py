@@ -5,8 +5,8 @@ records those of several ranks.
 import json
 
 from tests.support.scripts import (
-    a_group,
     printed_by,
+    single_process_group,
 )
 
 SMALLER = [("TOKENS = 1024", "TOKENS = 24"), ("(1024, 160)", "(24, 3)")]
@@ -20,7 +20,7 @@ ONE_RANK = {
 
 
 def test_tokens_with_room_are_those_of_one_gpu():
-    with a_group(**ONE_RANK):
+    with single_process_group(**ONE_RANK):
         printed = printed_by("expert_parallel", smaller=SMALLER)
     all_rows, few_rows = map(json.loads, printed.splitlines())
     assert all_rows["tokens with room"] == all_rows["equal"] == 5 * 24

@@ -5,7 +5,7 @@ import torch
 
 from cpu_graph import cpu_graphs
 from examples import graph_blocks
-from exercises.answers.graph_use import watch
+from exercises.answers.graph_use import watch_graphs
 from tests.support.scripts import names_of
 
 
@@ -49,7 +49,7 @@ def test_without_gradients_in_place_the_losses_are_others(old, new):
 
 
 def test_each_micro_batch_replays_two_graphs_of_both_blocks():
-    with watch() as seen:
+    with watch_graphs() as seen:
         graph_blocks.train(graphed=True, steps=1)
     assert len(seen.captured) == 4 and len(seen.replayed) == 8
 

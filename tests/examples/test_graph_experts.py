@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.scripts import ending, numbered_lines, printed_by
+from tests.support.scripts import numbered_lines, outcome_of_change, printed_by
 
 SMALLER = [("n_embd: int = 1024", "n_embd: int = 16"), ("n_expert: int = 16", "n_expert: int = 4")]
 SMALLER += [("2048, 1024", "24, 16"), ("/ 32", "/ 4")]
@@ -45,7 +45,7 @@ def test_it_is_exact_and_trains_as_in_eager_mode():
 @pytest.mark.parametrize("change", CHANGES)
 def test_with_a_line_changed_it_ends_otherwise(change):
     *line, expected = CHANGES[change]
-    assert ending(lambda: printed(line), RIGHT, (RuntimeError, IndexError)) == expected
+    assert outcome_of_change(lambda: printed(line), RIGHT, (RuntimeError, IndexError)) == expected
 
 
 def test_every_numbered_line_is_changed():

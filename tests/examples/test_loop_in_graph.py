@@ -5,7 +5,7 @@ import torch
 
 from cpu_graph import NotModelled, cpu_graphs
 from exercises.scenarios.loop_on_gpu import body_runs
-from tests.support.scripts import ending, names_of, numbered_lines
+from tests.support.scripts import names_of, numbered_lines, outcome_of_change
 
 CAPTURE = "    graph = torch.cuda.CUDAGraph()\n    with torch.cuda.graph(graph):\n"
 CHANGES = {  # a text, what takes its place, and what happens
@@ -58,7 +58,7 @@ def test_it_stops_at_the_accuracy_or_at_the_limit():
 @pytest.mark.parametrize("change", CHANGES)
 def test_without_a_line_it_ends_otherwise(change):
     *line, expected = CHANGES[change]
-    assert ending(lambda: solved(line), solved(), errors=NotModelled) == expected
+    assert outcome_of_change(lambda: solved(line), solved(), errors=NotModelled) == expected
 
 
 def test_every_numbered_line_is_left_out():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.scripts import numbered_lines, of_the_lesson
+from tests.support.scripts import dict_in_lesson, numbered_lines
 
 LESSONS = {  # script: its lesson, what the lesson calls the changes, and lines changed elsewhere
     "train_mlp": ("capture_own_script", "changes", {"11"}),  # test_train_mlp.py
@@ -16,5 +16,5 @@ LESSONS = {  # script: its lesson, what the lesson calls the changes, and lines 
 @pytest.mark.parametrize("script", LESSONS)
 def test_its_lesson_changes_every_numbered_line(script):
     lesson, name, elsewhere = LESSONS[script]
-    changed = {change.split()[0] for change in of_the_lesson(lesson, name)}
+    changed = {change.split()[0] for change in dict_in_lesson(lesson, name)}
     assert set(numbered_lines(script)) <= changed | elsewhere

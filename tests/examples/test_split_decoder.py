@@ -8,7 +8,7 @@ import torch
 
 from cpu_graph import cpu_graphs
 from examples import small_llama, split_decoder
-from tests.support.scripts import GLOO, changed, printed_by_two_ranks
+from tests.support.scripts import GLOO, changed_source, printed_by_two_ranks
 
 CAPTURE = re.compile(
     r"        side_stream = .*        with torch\.cuda\.graph[^\n]*\n[^\n]*\n", re.DOTALL
@@ -38,7 +38,7 @@ ON_THE_CPU = {
 
 
 def script(instead):
-    return CAPTURE.sub(EAGER, changed("split_decoder", smaller=instead.items()))
+    return CAPTURE.sub(EAGER, changed_source("split_decoder", smaller=instead.items()))
 
 
 def test_the_graph_of_a_rank_decodes_as_eager(monkeypatch):
@@ -70,7 +70,7 @@ def test_parallelize_module_splits_as_the_script_does(tmp_path):
         "[-400:]": "[-50:]",
     }
     file = tmp_path / "compare_splits.py"
-    file.write_text(changed("compare_splits", smaller=fewer.items()))
+    file.write_text(changed_source("compare_splits", smaller=fewer.items()))
     found = json.loads(printed_by_two_ranks(file, "logits")[-1])["logits"]["trained"]
     assert found["parallelize_module"] == found["NCCL"]
     assert found["NCCL"]["equals NCCL"] and found["NCCL"]["ranks equal"]

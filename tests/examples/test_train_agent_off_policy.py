@@ -8,7 +8,7 @@ import torch
 
 from cpu_graph import cpu_graphs
 from examples.train_agent_off_policy import Pendulum
-from tests.support.scripts import ending, names_of, numbered_lines
+from tests.support.scripts import names_of, numbered_lines, outcome_of_change
 
 ITERATIONS = 40
 SMALLER = (("BUFFER_SIZE = 100_000", "BUFFER_SIZE = 50"), ("256", "8"))
@@ -66,7 +66,7 @@ def test_the_graphs_train_as_eager(eager_losses):
 @pytest.mark.parametrize("change", CHANGES)
 def test_without_a_line_it_ends_as_expected(change, eager_losses):
     *line, kind = CHANGES[change]
-    assert ending(lambda: losses_of(line)[0], eager_losses) == kind
+    assert outcome_of_change(lambda: losses_of(line)[0], eager_losses) == kind
 
 
 def test_every_numbered_line_is_left_out_once():

@@ -8,7 +8,7 @@ import torch
 
 from cpu_graph import cpu_graphs
 from exercises.scenarios.train_on_several_gpus import two_ranks
-from tests.support.scripts import a_group, names_of
+from tests.support.scripts import names_of, single_process_group
 
 SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
 
@@ -18,7 +18,7 @@ def log_of(*flags, bad=0.0):
     the flag of bad batches.
     """
     names = names_of("train_ddp", smaller=SMALLER.items())
-    group = a_group(all_reduce=lambda flag: flag.add_(bad))
+    group = single_process_group(all_reduce=lambda flag: flag.add_(bad))
     with cpu_graphs() as device, group, redirect_stdout(StringIO()) as printed:
         torch.manual_seed(2)
         others = [torch.randn_like(weight) / 10 for weight in names["make_model"]().parameters()]

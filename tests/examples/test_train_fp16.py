@@ -3,7 +3,7 @@
 import pytest
 
 from cpu_graph import cpu_graphs
-from tests.support.scripts import ending, names_of, numbered_lines
+from tests.support.scripts import names_of, numbered_lines, outcome_of_change
 
 CHANGES = {  # a line, what takes its place, and what happens
     1: ("self.copy_stream.wait_event(self.has_been_read)", "pass", "silent"),
@@ -46,7 +46,7 @@ def test_the_graph_trains_as_eager(eager_losses):
 @pytest.mark.parametrize("number", CHANGES)
 def test_without_a_line_it_ends_otherwise(number, eager_losses):
     *line, expected = CHANGES[number]
-    assert ending(lambda: losses_of(line)[0], eager_losses) == expected
+    assert outcome_of_change(lambda: losses_of(line)[0], eager_losses) == expected
 
 
 def test_every_numbered_line_is_left_out_once():

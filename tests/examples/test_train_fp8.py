@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.functional import linear
 
 from cpu_graph import cpu_graphs
-from exercises.answers.graph_use import watch
+from exercises.answers.graph_use import watch_graphs
 from tests.support.scripts import names_of
 
 asked = []  # is_first_microbatch of each eager call
@@ -93,6 +93,6 @@ def test_graphs_train_as_eager():
 
 def test_every_micro_batch_replays_two_graphs_of_each_layer():
     train = training()
-    with watch() as seen:
+    with watch_graphs() as seen:
         train(graphed=True, steps=2)
     assert len(seen.captured) == 4 and len(seen.replayed) == 2 * 2 * 4

@@ -13,10 +13,10 @@ from course.lessons import by_parts
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.recordings.cells import handed_on, normalise
 from course.recordings.recording import recorded_lesson
-from docs.minutes import count, stated
+from docs.minutes import count_minutes, stated_minutes
 from docs.search import GALLERY
-from exercises.unfinished import unfinished
-from tests.support.notebooks import ALL, LESSONS, code_cells, each, prose
+from exercises.unfinished import missing_parts
+from tests.support.notebooks import ALL, LESSONS, code_cells, parametrize_paths, prose
 
 # of code cells: their longest, their median, and the share of comments; of In practice: its bullets
 LONGEST, MEDIAN = 30, 9
@@ -33,7 +33,7 @@ def test_contributing_says_what_is_tested_here():
 FOLDED = {"jupyter": {"source_hidden": True}}  # draws, reads, compares or asserts
 
 
-@each(ALL)
+@parametrize_paths(ALL)
 def test_it_is_a_valid_stripped_notebook(path):
     content = json.loads(path.read_text())
     assert (content["nbformat"], content["nbformat_minor"]) == (4, 5)
@@ -45,7 +45,7 @@ def test_it_is_a_valid_stripped_notebook(path):
         assert cell.metadata in ({}, FOLDED), "no tags: expected errors are caught in the cell"
 
 
-@each(LESSONS)
+@parametrize_paths(LESSONS)
 def test_it_keeps_the_form_of_a_lesson(path):
     cells = code_cells(path)
     lengths = [len(cell.source.splitlines()) for cell in cells]
@@ -69,15 +69,17 @@ def test_it_keeps_the_form_of_a_lesson(path):
     )
 
 
-@each([path for path in LESSONS if lesson_name(path) != GALLERY], recorded=True)
+@parametrize_paths([path for path in LESSONS if lesson_name(path) != GALLERY], recorded=True)
 def test_it_states_the_minutes_that_it_takes(path, played_lessons):
-    assert stated(path) == math.ceil(count(played_lessons[path])), "run `make readme`"
+    assert stated_minutes(path) == math.ceil(count_minutes(played_lessons[path])), (
+        "run `make readme`"
+    )
 
 
-@each(LESSONS)
+@parametrize_paths(LESSONS)
 def test_it_lacks_nothing(path):
     """Solutions, scenarios, cells of their own for checks, and titles of exhibits."""
-    found = unfinished(path)
+    found = missing_parts(path)
     assert not found, " ".join(found)
 
 
@@ -99,7 +101,7 @@ def test_the_notebooks_code_is_clean(tmp_path):
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@each(ALL)
+@parametrize_paths(ALL)
 def test_no_two_gpu_cells_are_alike(path):
     sources = [
         normalise(cell.source) for cell in code_cells(path) if handed_on(cell.source) is not None
@@ -107,7 +109,7 @@ def test_no_two_gpu_cells_are_alike(path):
     assert len(set(sources)) == len(sources), "a recorded cell is found by its source"
 
 
-@each(LESSONS, recorded=True)
+@parametrize_paths(LESSONS, recorded=True)
 def test_it_states_the_memory_that_its_recording_held(path):
     held = recorded_lesson(lesson_name(path)).about["peak_gpu_mib"] / 1024
     stated = float(re.search(r"about ([\d.]+) GiB of its memory", prose(path))[1])

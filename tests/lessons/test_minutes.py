@@ -17,7 +17,7 @@ LISTING = {"text/html": '<div class="highlight">...</div>', "text/plain": SIX_LI
 
 
 def counted(*cells):
-    return minutes.count(new_notebook(cells=list(cells)))
+    return minutes.count_minutes(new_notebook(cells=list(cells)))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_the_minutes_are_written_and_those_of_the_exercises_stay(tmp_path, monke
     nbformat.write(new_notebook(cells=[new_markdown_cell(FIRST)]), path)
     monkeypatch.setattr(minutes, "minutes", lambda path: 31)
     minutes.write_minutes(path)
-    assert minutes.stated(path) == 31
+    assert minutes.stated_minutes(path) == 31
     assert nbformat.read(path, as_version=4).cells[0].source == FIRST.replace(
         "7 minutes", "31 minutes"
     )

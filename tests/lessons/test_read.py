@@ -9,11 +9,11 @@ import pytest
 
 from course.paths import ROOT
 from cpu_graph.svg import drawing, image, text
-from tests.support.notebooks import RECORDED, each
+from tests.support.notebooks import RECORDED, parametrize_paths
 
 pytest.importorskip("PIL")
 
-from docs.read import READ, as_markdown, linked, page, picture
+from docs.read import READ, as_markdown, link_to_pages, page, picture
 from exercises.guesses import NO_GUESS
 
 PINNED = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
@@ -22,7 +22,7 @@ written = pytest.mark.skipif(not AS_PINNED, reason="was written with the version
 
 
 @written
-@each(RECORDED)
+@parametrize_paths(RECORDED)
 def test_a_page_says_what_the_lesson_shows(path, played_lessons):
     """Charts are compared by their texts: other fonts give other pixels."""
     text, charts = page(played_lessons[path], path)
@@ -53,9 +53,9 @@ def test_every_link_of_a_page_leads_somewhere(path):
 
 
 def test_links_to_lessons_lead_to_their_pages():
-    assert linked("[a](02_b.ipynb#A-c,-1), [d](solutions/02_b.ipynb), [e](../docs/f.md#g)") == (
-        "[a](02_b.md#a-c-1), [d](../notebooks/solutions/02_b.ipynb), [e](../docs/f.md#g)"
-    )
+    assert link_to_pages(
+        "[a](02_b.ipynb#A-c,-1), [d](solutions/02_b.ipynb), [e](../docs/f.md#g)"
+    ) == ("[a](02_b.md#a-c-1), [d](../notebooks/solutions/02_b.ipynb), [e](../docs/f.md#g)")
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from course.paths import NOTEBOOKS
 from course.recordings.cells import checked
 from exercises.answers import runs
 from exercises.checks import Outcome
-from exercises.unfinished import unfinished
+from exercises.unfinished import missing_parts
 from helpers.timing import OTHERWISE
 from tests.support.answers import RIGHT, answers, solution_source
-from tests.support.notebooks import LESSONS, code, each
+from tests.support.notebooks import LESSONS, code, parametrize_paths
 
 STILL_TO_DO, WRONG = "○", "✗"
 
@@ -56,10 +56,10 @@ def outcome_of(shell, source, name, answer):
     return outcome
 
 
-@each(LESSONS, recorded=True)
+@parametrize_paths(LESSONS, recorded=True)
 def test_each_check_tells_right_from_wrong(path, shell, capsys):
     """And on the recorded times each claim holds."""
-    assert unfinished(path) == []
+    assert missing_parts(path) == []
     for source in code(path):
         asked = checked(source)
         if not asked:

@@ -15,7 +15,7 @@ from course.paths import lesson_name
 from course.player import play
 from course.recordings.recording import recorded_lesson
 from helpers.timing import OTHERWISE, claim
-from tests.support.notebooks import LESSONS, each
+from tests.support.notebooks import LESSONS, parametrize_paths
 
 SEED = 20261124
 TIME = re.compile(r"(^|_|\b)(us|µs|ms|seconds|tokens a second|bandwidth|idle)(_|\b|$)")
@@ -57,7 +57,7 @@ def factors(seed):
     return lambda place: 3 ** random.Random(f"{seed} {place}").uniform(-1.095, 1)
 
 
-@each(LESSONS, recorded=True)
+@parametrize_paths(LESSONS, recorded=True)
 def test_no_lesson_stops_on_a_slower_or_faster_machine(path, monkeypatch):
     name = lesson_name(path)
     factor_of = factors(SEED)

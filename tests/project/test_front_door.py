@@ -61,7 +61,7 @@ def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
     about = recording.about | {"gpu": "NVIDIA H100 80GB HBM3"}
     other = dataclasses.replace(recording, about=about)
     monkeypatch.setattr(readme, "recordings", lambda name: [recording, other])
-    _, _, *rows = readme.spreads().splitlines()
+    _, _, *rows = readme.quartile_table().splitlines()
     assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| NVIDIA H100 80GB HBM3"]
     assert f"recorded on H200 and H100, {about['date']}.*" in readme.lesson_list()
     other.about["date"] = "2027-01-01"
@@ -83,10 +83,10 @@ def test_each_path_names_what_it_needs_and_adds_up_all_minutes():
     evening = [lesson_file(name) for name in readme.EVENING]
     reading, exercising = map(sum, zip(*map(readme.duration, evening), strict=True))
     assert row.endswith(f" |  | {reading} | {reading + exercising} |"), "it needs no other lesson"
-    needed = readme.with_needs([lesson_file("speculate_tokens")])
+    needed = readme.with_prerequisites([lesson_file("speculate_tokens")])
     assert {lesson_file("start_here"), lesson_file("decode_language_model")} < set(needed)
     named = [lesson_file(name) for names in readme.PATHS.values() for name in names]
-    on_a_path = set(readme.with_needs(named))
+    on_a_path = set(readme.with_prerequisites(named))
     reference = by_parts()["Reference"]
     apart = {path for path in RECORDED if optional(path) or path in reference}
     assert set(RECORDED) == on_a_path | apart, "in a path or optional"
@@ -174,15 +174,15 @@ def test_a_machine_keeps_one_row_per_torch(tmp_path):
     rows = tmp_path / "rows.json"
     row = {"gpu": "G", "driver": "1", "torch": "2.11", "python": "3.12", "date": "2026-01-01"}
     lessons = {"a": {"seconds": 1.5, "peak_gpu_mib": 10}, "b": {"seconds": 2.0, "peak_gpu_mib": 30}}
-    works_on.keep(row | {"lessons": {}}, rows)
-    works_on.keep(row | {"torch": "2.13", "lessons": lessons}, rows)
-    works_on.keep(row | {"lessons": lessons}, rows)
+    works_on.save_row(row | {"lessons": {}}, rows)
+    works_on.save_row(row | {"torch": "2.13", "lessons": lessons}, rows)
+    works_on.save_row(row | {"lessons": lessons}, rows)
     found = [(kept["torch"], len(kept["lessons"])) for kept in json.loads(rows.read_text())]
     assert found == [("2.13", 2), ("2.11", 2)]
-    works_on.keep({**row, "date": "2026-02-02", "lessons": {"b": lessons["a"]}}, rows, add=True)
+    works_on.save_row({**row, "date": "2026-02-02", "lessons": {"b": lessons["a"]}}, rows, add=True)
     added = json.loads(rows.read_text())[-1]
     assert added["date"] == "2026-01-01" and added["lessons"]["b"]["date"] == "2026-02-02"
-    found = works_on.table(rows).splitlines()[2]
+    found = works_on.rows_as_markdown(rows).splitlines()[2]
     assert found == "| G | 1 | 2.13 | 3.12 | 2 | 4 | 30 MiB | 2026-01-01 |"
 
 

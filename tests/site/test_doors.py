@@ -69,20 +69,22 @@ def test_a_missing_page_knows_the_folder_that_the_site_is_in(tmp_path):
 
 def test_without_an_address_there_is_no_link_to_one(site, monkeypatch):
     monkeypatch.delenv("REPOSITORY_ADDRESS", raising=False)
-    assert address.repository() == address.asking("") == "" and address.one_click("", "a") == {}
+    assert (
+        address.repository() == address.where_to_ask("") == "" and address.open_links("", "a") == {}
+    )
     assert not any(re.search(ELSEWHERE, path.read_text()) for path in site.glob("*.html"))
 
 
 def test_buttons_are_made_from_the_address(monkeypatch):
     monkeypatch.setenv("REPOSITORY_ADDRESS", f"{SOMEWHERE}.git")
     assert address.repository() == SOMEWHERE
-    assert address.one_click(SOMEWHERE, "notebooks/a.ipynb") == {
+    assert address.open_links(SOMEWHERE, "notebooks/a.ipynb") == {
         "Colab": "https://colab.research.google.com/github/owner/name/blob/colab/notebooks/a.ipynb",
         "Codespaces": "https://codespaces.new/owner/name",
         "Binder": "https://mybinder.org/v2/gh/owner/name/main?urlpath=lab/tree/notebooks/a.ipynb",
     }
-    assert f"]({SOMEWHERE}/issues/new/choose)" in address.asking(SOMEWHERE)
-    assert address.one_click("https://gitlab.com/owner/name", "a") == {}
+    assert f"]({SOMEWHERE}/issues/new/choose)" in address.where_to_ask(SOMEWHERE)
+    assert address.open_links("https://gitlab.com/owner/name", "a") == {}
 
 
 @pytest.mark.parametrize("wrong", ["owner/name", "http://github.com/owner/name", "https://host"])

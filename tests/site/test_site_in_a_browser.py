@@ -9,7 +9,7 @@ from course.recordings.recording import recorded_lesson
 from helpers.trace import read_trace
 from tests.support.lab_page import expect
 from tests.support.notebooks import RECORDED
-from tests.support.timeline_figure import CUT, PERFETTO, SIDES, handed, hover
+from tests.support.timeline_figure import CUT, PERFETTO, SIDES, check_hover, report_of_trace_file
 from trace_report.timeline import timeline_data
 
 pytestmark = pytest.mark.browser
@@ -76,7 +76,7 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     trace = recorded_lesson("start_here").trace("eager")
     with page.expect_popup() as popup:
         page.get_by_role("button", name="Open in Perfetto").first.click()
-    popup.value.get_by_text(handed(trace, "eager.json.gz")).wait_for()
+    popup.value.get_by_text(report_of_trace_file(trace, "eager.json.gz")).wait_for()
     with page.expect_download() as download:
         page.get_by_role("link", name="eager.json.gz").click()
     assert download.value.path().read_bytes() == trace.read_bytes()
@@ -108,7 +108,7 @@ def test_a_step_is_touched_and_without_scripts_read(page, new_context):
     figure.scroll_into_view_if_needed()
     trace = read_trace(recorded_lesson("profile_eager_training").trace("eager"))
     data = timeline_data({"batch of 640": trace}, step=3)
-    hover(figure, data["lanes"], data["variants"][0][1])
+    check_hover(figure, data["lanes"], data["variants"][0][1])
     context = new_context(java_script_enabled=False)
     plain = context.new_page()
     plain.goto(address)

@@ -5,7 +5,7 @@ import re
 
 from course.lessons import unnumbered
 from course.paths import NOTEBOOKS, ROOT
-from exercises.answers.solutions import empty
+from exercises.answers.solutions import is_stub
 from tests.support.notebooks import code
 
 ANSWERS = ROOT / "tests/exercises/answers"  # <lesson>.py: wrong answers, and other right ones
@@ -27,7 +27,7 @@ def answers(path, name, variables):
     return {
         key: value
         for key, value in namespace.items()
-        if key.partition("__")[0] == name and not empty(value)
+        if key.partition("__")[0] == name and not is_stub(value)
     }
 
 

@@ -10,7 +10,7 @@ from exercises.answers import runs, solutions
 from tests.support.notebooks import code
 
 
-def found():
+def capture_checks():
     """(lesson's path, exercise) for every check of a capture, in reading order."""
     for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
         for source in code(path):
@@ -18,7 +18,7 @@ def found():
 
 
 SEEDS = runs.SEEDS
-EXERCISES = list(found())
+EXERCISES = list(capture_checks())
 PREDICTOR = next(one for one in EXERCISES if one[1] == "make_predictor")
 each = pytest.mark.parametrize(("path", "name"), EXERCISES, ids=[name for _, name in EXERCISES])
 

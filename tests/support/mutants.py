@@ -41,17 +41,17 @@ def _statements(node):
         if not isinstance(body, list):
             continue
         for at, statement in enumerate(body):
-            yield from _of_statement(name, body, at, statement)
+            yield from _statement_changes(name, body, at, statement)
 
 
-def _of_statement(name, body, at, statement):
+def _statement_changes(name, body, at, statement):
     text = _short(statement)
     is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     if is_docstring or isinstance(statement, ast.Import | ast.ImportFrom):
         return
     if not isinstance(statement, ast.Return | ast.FunctionDef):
         yield f"drop {text}", lambda node: _replace(getattr(node, name), at, [])
-    if at + 1 < len(body) and _depend(statement, body[at + 1]):
+    if at + 1 < len(body) and _share_a_name(statement, body[at + 1]):
         yield f"swap {text}", lambda node: _swap(getattr(node, name), at)
     if isinstance(statement, ast.With):
         yield (
@@ -79,11 +79,11 @@ def _expressions(node):
     for field, value in ast.iter_fields(node):
         values = value if isinstance(value, list) else [value]
         for at, one in enumerate(values):
-            for what, new in _others(one):
+            for what, new in _replacements(one):
                 yield f"{what} in {_short(node)}", _setter(field, at, new, isinstance(value, list))
 
 
-def _others(node):
+def _replacements(node):
     """What an expression may be replaced by."""
     if _method(node) in ("clone", "detach") and not node.args:
         yield f"no {_method(node)}", node.func.value
@@ -124,7 +124,7 @@ def _assign(body, at):
     body[at] = ast.Assign([target], call.args[0])
 
 
-def _depend(one, other):
+def _share_a_name(one, other):
     """Whether two statements share a name, so that their order may matter."""
     if any(isinstance(both, ast.Return | ast.FunctionDef) for both in (one, other)):
         return False

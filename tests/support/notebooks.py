@@ -7,15 +7,15 @@ import pytest
 
 from course.lessons import lessons
 from course.paths import NOTEBOOKS, REFERENCE_GPU
-from exercises.unfinished import unrecorded
+from exercises.unfinished import missing_recording
 
 LESSONS = lessons()
 ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))  # with their solutions
-UNRECORDED = {path: said for path in LESSONS for said in unrecorded(path)}
+UNRECORDED = {path: said for path in LESSONS for said in missing_recording(path)}
 RECORDED = [path for path in LESSONS if path not in UNRECORDED]
 
 
-def each(paths, recorded=False):
+def parametrize_paths(paths, recorded=False):
     """A test for each path, called like the file, with its folder where that is no usual one.
 
     recorded: whether the test needs a lesson's recording; it is skipped for a lesson without one.

@@ -19,7 +19,7 @@ def run_python(*arguments, folder=ROOT, **variables):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def built(kind, folder):
+def build_archive(kind, folder):
     """The archive that the folder's build makes, of this kind; the folder stays as it was."""
     pytest.importorskip("setuptools", minversion="77")
     before = sorted(folder.iterdir())
@@ -33,5 +33,7 @@ def unpacked_wheel(folder, package, *beside):
     """Where the wheel of a package was unpacked, built in a copy of it and of those beside it."""
     for room in (package, *beside):
         shutil.copytree(ROOT / room, folder / "copy" / room, ignore=IGNORED)
-    shutil.unpack_archive(built("wheel", folder / "copy" / package), folder / "there", "zip")
+    shutil.unpack_archive(
+        build_archive("wheel", folder / "copy" / package), folder / "there", "zip"
+    )
     return folder / "there"

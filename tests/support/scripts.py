@@ -28,7 +28,7 @@ def file_of(script):
     return ROOT / "examples" / f"{script}.py"
 
 
-def changed(script, *changes, smaller=()):
+def changed_source(script, *changes, smaller=()):
     """The source of a script with texts replaced.
 
     changes: pairs of a text that the script has once and what takes its place; smaller: the same
@@ -47,7 +47,7 @@ def changed(script, *changes, smaller=()):
 def names_of(script, *changes, smaller=(), name="changed"):
     """What the script defines, changed; name: "__main__" runs it."""
     names = {"__name__": name}
-    source = changed(script, *changes, smaller=smaller)
+    source = changed_source(script, *changes, smaller=smaller)
     exec(compile(source, str(file_of(script)), "exec"), names)
     return names
 
@@ -65,7 +65,7 @@ def printed_by(script, *changes, smaller=()):
 
 
 @contextmanager
-def a_group(**instead):
+def single_process_group(**instead):
     """torch.distributed without a group: this process is rank 0; instead: functions by name."""
     nothing = dict.fromkeys(("init_process_group", "destroy_process_group"), lambda *_, **__: None)
     with pytest.MonkeyPatch.context() as patch:
@@ -89,12 +89,12 @@ def printed_by_two_ranks(file, *arguments):
             env=os.environ | {"OMP_NUM_THREADS": "1", ranks.MARK: mark},
         )
     finally:
-        ranks.end(mark)
+        ranks.kill_marked(mark)
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()
 
 
-def ending(run, right, errors=RuntimeError):
+def outcome_of_change(run, right, errors=RuntimeError):
     """How a changed script ends: it "raises", or run returns the "same" as is right or "silent"ly
     something else.
     """
@@ -109,7 +109,7 @@ def numbered_lines(script):
     return re.findall(r"  # (\d+)(?:\. .*)?$", file_of(script).read_text(), re.MULTILINE)
 
 
-def of_the_lesson(lesson, name):
+def dict_in_lesson(lesson, name):
     """The dict that a cell of the lesson, which needs no other, gives this name."""
     names = {}
     exec(next(cell for cell in code(lesson_file(lesson)) if f"{name} = {{" in cell), names)

@@ -16,7 +16,7 @@ TABLE = ROOT / "tests/seconds.json"
 taken: Counter[str] = Counter()
 
 
-def unit(item):
+def row_of_test(item):
     """The row of a test: its file; of a lesson or its recording, with the name in brackets."""
     file = item.path.relative_to(ROOT).as_posix()
     path = item.callspec.params.get("path") if hasattr(item, "callspec") else None
@@ -25,7 +25,7 @@ def unit(item):
 
 
 def pytest_itemcollected(item):
-    item.user_properties.append(("unit", unit(item)))
+    item.user_properties.append(("unit", row_of_test(item)))
 
 
 def pytest_runtest_logreport(report):

@@ -26,24 +26,24 @@ PERFETTO = """<!doctype html><title>stand-in</title><output></output><script>
 </script>"""
 
 
-def handed(trace, name):
+def report_of_trace_file(trace, name):
     """What that page says of a trace's file that it was handed under a name."""
     return f"{trace.stat().st_size} {name} {name} {hashlib.sha256(trace.read_bytes()).hexdigest()}"
 
 
-def touch_all(figure, data):
+def check_interactions(figure, data):
     """Hover, switch, walk and zoom on a figure drawn of data of timeline_data, two traces."""
     (_, bars), (_, others) = data["variants"]
     figure.scroll_into_view_if_needed()
     ticks = ticks_of(figure)
-    names(figure, bars, data["end"])
-    hover(figure, data["lanes"], bars)
-    switch(figure, bars, others, ticks)
-    walk(figure, bars)
-    zoom(figure, ticks)
+    check_names(figure, bars, data["end"])
+    check_hover(figure, data["lanes"], bars)
+    check_arrow_keys(figure, bars, others, ticks)
+    check_walking(figure, bars)
+    check_zoom(figure, ticks)
 
 
-def names(figure, bars, end):
+def check_names(figure, bars, end):
     """A bar of the first lane bears its name where that fits: 7 pixels a letter."""
     width = figure.locator("svg").evaluate("plot => plot.clientWidth")
     fits = [
@@ -52,7 +52,7 @@ def names(figure, bars, end):
     assert figure.locator("text.inside").all_text_contents() == fits
 
 
-def hover(figure, lanes, bars):
+def check_hover(figure, lanes, bars):
     """The longest bar of the GPU's says what it is, and its launch is marked."""
     said = figure.locator("output")
     on_gpu = [bar for bar in bars if "GPU stream" in lanes[bar[LANE]][0]]
@@ -68,7 +68,7 @@ def hover(figure, lanes, bars):
     expect(figure.locator("rect.partner")).to_have_count(1)
 
 
-def switch(figure, bars, others, ticks):
+def check_arrow_keys(figure, bars, others, ticks):
     """The arrow keys change between the variants, on the same scale."""
     first, second = figure.get_by_role("radio").all()
     first.focus()
@@ -82,7 +82,7 @@ def switch(figure, bars, others, ticks):
     expect(figure.locator("rect")).to_have_count(len(bars))
 
 
-def walk(figure, bars):
+def check_walking(figure, bars):
     """The keys walk from bar to bar, and down from a launch to what it launched; Enter zooms,
     Escape leaves.
     """
@@ -110,7 +110,7 @@ def walk(figure, bars):
     expect(figure.locator("rect")).to_have_count(len(bars))
 
 
-def zoom(figure, ticks):
+def check_zoom(figure, ticks):
     """The buttons change the scale, and give it back."""
     for name, same in (
         ("zoom in", False),

@@ -16,7 +16,7 @@ from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
 from trace_report.trace import read_trace
 from trace_report.units import in_words, percent
-from trace_report.verdict import CPU_BOUND, SLOWED, bound
+from trace_report.verdict import CPU_BOUND, SLOWED, verdict_prefix
 
 TABLE = ROOT / "trace_report/AGAINST_TIMINGS.md"
 # lesson: (the value that holds the times, {trace: variant}, timed steps in one of the trace)
@@ -148,7 +148,7 @@ def written():
             percent(idle),
             in_words(s.host_issue_us),
             in_words(timed.host_us),
-            bound(verdict) or "undecided",
+            verdict_prefix(verdict) or "undecided",
             limit,
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -163,14 +163,16 @@ def test_the_table_is_what_the_traces_say():
 def test_the_conclusions_are_about_the_undecided_rows_and_the_largest_ratios():
     text = TABLE.read_text().removeprefix(written())
     undecided = [
-        f"`{lesson}/{name}`" for lesson, name, *_, verdict, _ in rows() if not bound(verdict)
+        f"`{lesson}/{name}`"
+        for lesson, name, *_, verdict, _ in rows()
+        if not verdict_prefix(verdict)
     ]
     largest = [f"`{name}`, {ratio:.2f}" for name, ratio in [*slowed().items()][:5]]
     assert re.findall(r"^- (`.*?`(?:, [\d.]+)?):", text, re.MULTILINE) == [*undecided, *largest]
 
 
 def test_no_trace_says_the_opposite_of_a_timing():
-    said = [(bound(verdict), limit) for *_, limit, verdict, _ in rows()]
+    said = [(verdict_prefix(verdict), limit) for *_, limit, verdict, _ in rows()]
     assert len(said) == 43
     assert [both for both in said if both[0] not in (None, both[1])] == []
     assert sum(bounded is None for bounded, _ in said) <= 3
@@ -182,7 +184,7 @@ def test_the_profiler_slows_few_steps_beyond_the_limit_and_these_idle_far_beyond
     assert len(beyond) <= 3
     for lesson, name, s, _, _, _, verdict, steps in rows():
         holds_up_to = (1 - CPU_BOUND) / (1 - s.idle_share * steps)
-        if bound(verdict) == "CPU-bound":
+        if verdict_prefix(verdict) == "CPU-bound":
             assert ratios[f"{lesson}/{name}"] < holds_up_to
         if f"{lesson}/{name}" in beyond:
             assert holds_up_to > 2 * SLOWED
@@ -213,7 +215,7 @@ def test_one_step_of_a_trace_does_not_say_the_opposite_of_all(lesson, name):
         if kind not in ("path", "steps")
     }
     first = replace(trace, steps=trace.steps[:1], **tables)
-    assert bound(first.verdict()) in (None, bound(trace.verdict()))
+    assert verdict_prefix(first.verdict()) in (None, verdict_prefix(trace.verdict()))
 
 
 def test_the_flagship_graph_takes_what_lesson_0_says():

@@ -17,14 +17,14 @@ from PIL import Image
 from course.paths import ROOT
 from course.recordings.recording import recorded_lesson
 from tests.support.pictures import data_of
-from tests.support.processes import IGNORED, built, run_python
+from tests.support.processes import IGNORED, build_archive, run_python
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import MOST_DRAWN, main
 from trace_report.chart import draw, steps, time_bars
 from trace_report.lanes import COLOURS
 from trace_report.names import read_named
 from trace_report.page import page
-from trace_report.shown import MOST, one_step, shown_step
+from trace_report.shown import MOST, shown_step, trace_of_one_step
 from trace_report.trace import read_trace
 from trace_report.units import in_words
 
@@ -131,7 +131,7 @@ def test_the_step_that_is_shown_is_the_median_one_with_its_own_work(read_events)
         events.append(kernel([30, 130, 220, 520][n], busy, n))
     trace = read_events(*events)
     assert trace.spans().end_us.diff().tolist()[1:] == [300, 100] and shown_step(trace) == 3
-    alone, _ = one_step(trace, 3)
+    alone, _ = trace_of_one_step(trace, 3)
     assert alone.gpu[alone.gpu.step == 0].start_us.tolist() == [520]
     others = alone.gpu[alone.gpu.step < 0]
     assert others.start_us.tolist() == [60, 130, 220] and others.end_us.tolist() == [130, 220, 520]
@@ -146,7 +146,7 @@ def test_a_step_of_many_events_is_shown_whole_in_bins(write_trace):
     work = [kernel(3 * n + 10, 2, n) for n in range(MOST)]
     path = write_trace(step(0, 0, 3 * MOST), *launches, *work)
     traces = read_named([str(path)])
-    alone, events = one_step(traces["trace"], 0)
+    alone, events = trace_of_one_step(traces["trace"], 0)
     assert events == 2 * MOST and len(alone.launches) + len(alone.gpu) < MOST
     assert alone.gpu.dur_us.sum() == pytest.approx(2 * MOST)
     assert alone.gpu.end_us.max() == pytest.approx(3 * MOST + 9, abs=25)  # the width of a bin
@@ -158,7 +158,7 @@ def test_a_step_of_many_events_is_shown_whole_in_bins(write_trace):
 
 def test_operators_are_ranges_where_there_are_no_others(no_gpu):
     trace = read_trace(no_gpu, needs_gpu=False)
-    alone, _ = one_step(trace, 0)
+    alone, _ = trace_of_one_step(trace, 0)
     assert alone.annotations.name.str.strip("# ").to_list()[0] == "forward"
     assert len(alone.annotations) == 2, "the product lies in the forward pass"
 
@@ -332,10 +332,10 @@ def test_the_package_installs_by_itself(files, tmp_path):
     """From its sdist, without torch, beside somebody's own helpers.py."""
     copy = tmp_path / "copy" / "trace_report"
     shutil.copytree(ROOT / "trace_report", copy, ignore=IGNORED)
-    shutil.unpack_archive(built("sdist", copy), tmp_path / "sdist", filter="data")
+    shutil.unpack_archive(build_archive("sdist", copy), tmp_path / "sdist", filter="data")
     (sources,) = (tmp_path / "sdist").iterdir()
     there = tmp_path / "there"
-    shutil.unpack_archive(built("wheel", sources), there, "zip")
+    shutil.unpack_archive(build_archive("wheel", sources), there, "zip")
     assert not (there / "helpers").exists()
     (there / "helpers.py").write_text("raise AssertionError('another helpers')")
     needs = tomllib.loads((ROOT / "trace_report/pyproject.toml").read_text())["project"]

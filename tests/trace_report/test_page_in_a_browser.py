@@ -4,7 +4,7 @@ import pytest
 
 from course.recordings.recording import recorded_lesson
 from tests.support.pictures import data_of
-from tests.support.timeline_figure import touch_all
+from tests.support.timeline_figure import check_interactions
 from trace_report.page import page as report
 from trace_report.trace import read_trace
 
@@ -40,7 +40,7 @@ def opened(new_context, tmp_path):
 
 def test_the_timeline_answers_mouse_and_keys_and_nobody_is_asked_for_anything(opened):
     page, text, heard = opened(viewport={"width": 1280, "height": 900})
-    touch_all(page.locator("figure.timeline"), data_of(text))
+    check_interactions(page.locator("figure.timeline"), data_of(text))
     assert heard == []
 
 
