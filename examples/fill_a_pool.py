@@ -2,9 +2,12 @@
 
 Captures a few steps of 64 MiB tensors, each in a private pool, and prints how large the pool is. It
 needs torch and a CUDA GPU. Try it with PYTORCH_ALLOC_CONF=graph_capture_record_stream_reuse:True
-(torch 2.9 or newer) and with PYTORCH_ALLOC_CONF=expandable_segments:True, too.
+(torch 2.9 or newer) and with PYTORCH_ALLOC_CONF=expandable_segments:True, too: by_setting does.
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import torch
@@ -12,6 +15,7 @@ from torch import Tensor, nn
 
 WIDTH = 4096  # float32: a square matrix takes 64 MiB
 COUNT = 8
+SETTINGS = ("graph_capture_record_stream_reuse:True", "expandable_segments:True")
 
 
 def one_at_a_time(x: Tensor, side: torch.cuda.Stream) -> None:
@@ -118,6 +122,19 @@ def measure() -> dict[str, float]:
         mib[step.__name__] = pool_mib(step, x)
     for name in ("new_gradients", "dropped_inside", "gradients_outside", "on_another_stream"):
         mib[name] = pool_mib(getattr(Training(), name), x)
+    return mib
+
+
+def by_setting() -> dict[str, dict[str, int]]:
+    """The MiB by setting of the allocator; each needs a new process."""
+    mib = {}
+    for setting in ("", *SETTINGS):
+        environment = os.environ | ({"PYTORCH_ALLOC_CONF": setting} if setting else {})
+        command = [sys.executable, __file__]
+        run = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if run.returncode == 0:  # older versions of torch do not know the first setting
+            lines = run.stdout.splitlines()
+            mib[setting or "default"] = {line[12:]: int(line[:6]) for line in lines}
     return mib
 
 

@@ -1,5 +1,6 @@
-"""Scenario: two graphs that must not share a pool."""
+"""Scenarios: graphs that share a small pool, and two that must not share one."""
 
+import weakref
 from collections.abc import Callable
 from unittest.mock import patch
 
@@ -15,7 +16,7 @@ from exercises.answers.graph_use import (
     describe_first_difference,
     watch_graphs,
 )
-from exercises.scenarios.common import few, not_eager, perceptron
+from exercises.scenarios.common import few, in_one_pool, not_eager, perceptron, smallest_that_holds
 from exercises.scenarios.rules import callers_own, replays_at_the_same_time
 
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
@@ -23,6 +24,46 @@ WAITS = (
     "Each graph has its own memory. Do both streams wait: for the copy of the inputs before the "
     "replays, and for the replays before their results are read?"
 )
+
+
+def smallest_pool(answer: Callable) -> None:
+    """A network for three numbers of rows, which also returns what nobody needs."""
+    up, down = nn.Linear(4, 16).cuda(), nn.Linear(16, 3).cuda()
+    captured: list[tuple[int, weakref.ref]] = []  # the rows and the hidden layer of each capture
+
+    def net(inputs):
+        hidden = up(inputs).relu()
+        if torch.cuda.is_current_stream_capturing():
+            captured.append((len(inputs), weakref.ref(hidden)))
+        return down(hidden), hidden
+
+    sizes = [1, few(), 8]
+    samples = [torch.randn(sizes[place], 4, device="cuda") for place in (1, 2, 0)]
+    rows = [sizes[place] for place in (0, 2, 1, 2, 0, 1)]
+    batches = [torch.randn(number, 4, device="cuda") for number in rows]
+    with torch.no_grad():
+        expected = [net(batch)[0] for batch in batches]
+        with callers_own("samples", samples):
+            with watch() as built:
+                predict = answer(net, samples)
+            used = use(predict, batches)
+    used.gives(expected)
+    used.replays(graphs=len(batches), operators=3 * len(batches))
+    smallest_that_holds(used.seen.replayed, sizes, rows)
+    in_one_pool(built)
+    order = [number for number, _ in captured]
+    if order != sorted(order, reverse=True):
+        raise Wrong(
+            "A smaller graph is captured before a larger one, whose tensors do not fit into the "
+            "memory that it has freed.",
+            "Capture the largest first.",
+        )
+    if any(hidden() is not None for _, hidden in captured):
+        raise Wrong(
+            "The hidden layer of a capture is still alive, so its block is not free for the next "
+            "capture.",
+            "Let no name, tuple or replay hold it: capture a function that returns the output only.",
+        )
 
 
 def two_models(answer: Callable) -> None:

@@ -37,11 +37,50 @@ changed(
 )
 
 
+def smallest_pool__right_mempool(net, samples):
+    pool = torch.cuda.MemPool()
+    static, graphs, outputs = {}, {}, {}
+    for sample in sorted(samples, key=len, reverse=True):
+        rows = len(sample)
+        static[rows] = sample.clone()
+        net(static[rows])
+        graphs[rows] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[rows], pool=pool.id):
+            outputs[rows], hidden = net(static[rows])
+        del hidden
+
+    def predict(inputs):
+        static[len(inputs)].copy_(inputs)
+        graphs[len(inputs)].replay()
+        return outputs[len(inputs)].clone()
+
+    return predict
+
+
+def smallest_pool__one_graph_for_all(net, samples):
+    largest = max(samples, key=len).clone()
+    replay = capture_step(lambda x: net(x)[0], largest)
+
+    def predict(inputs):
+        largest[: len(inputs)].copy_(inputs)
+        return replay()[: len(inputs)].clone()
+
+    return predict
+
+
+def smallest_pool__eager(net, samples):
+    return lambda inputs: net(inputs)[0]
+
+
 changed(
-    still_right,
-    earlier_replays={"order[i + 1:]": "order[:i]"},
-    next_replay_only={"order[i + 1:]": "order[i + 1:i + 2]"},
-    other_way_round={"overwrites.loc[later, rows]": "overwrites.loc[rows, later]"},
-    itself_too={"order[i + 1:]": "order[i:]"},
-    overwritten={"[not one for one in overwritten]": "overwritten"},
+    smallest_pool,
+    as_they_come={"sorted(samples, key=len, reverse=True)": "samples"},
+    smallest_first={"reverse=True": "reverse=False"},
+    a_pool_each={"pool=pool": "pool=None"},
+    not_cloned={"replays[len(inputs)](inputs).clone()": "replays[len(inputs)](inputs)"},
+    samples_as_static={"sample.clone()": "sample"},
+    hidden_held={
+        "return net(inputs)[0]": "return net(inputs)",
+        "replays[len(inputs)](inputs)": "replays[len(inputs)](inputs)[0]",
+    },
 )
