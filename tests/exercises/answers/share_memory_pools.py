@@ -39,22 +39,10 @@ changed(
 
 def smallest_pool__right_mempool(net, samples):
     pool = torch.cuda.MemPool()
-    static, graphs, outputs = {}, {}, {}
+    replays = {}
     for sample in sorted(samples, key=len, reverse=True):
-        rows = len(sample)
-        static[rows] = sample.clone()
-        net(static[rows])
-        graphs[rows] = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graphs[rows], pool=pool.id):
-            outputs[rows], hidden = net(static[rows])
-        del hidden
-
-    def predict(inputs):
-        static[len(inputs)].copy_(inputs)
-        graphs[len(inputs)].replay()
-        return outputs[len(inputs)].clone()
-
-    return predict
+        replays[len(sample)] = capture_step(lambda x: net(x)[0], sample.clone(), pool=pool.id)
+    return lambda inputs: replays[len(inputs)](inputs).clone()
 
 
 def smallest_pool__one_graph_for_all(net, samples):
