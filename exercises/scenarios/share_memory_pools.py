@@ -62,7 +62,7 @@ def smallest_pool(answer: Callable) -> None:
         raise Wrong(
             "The hidden layer of a capture is still alive, so its block is not free for the next "
             "capture.",
-            "Let no name, tuple or replay hold it: capture a function that returns the output only.",
+            "Let no name, tuple or replay hold it: capture a function that returns the output.",
         )
 
 
