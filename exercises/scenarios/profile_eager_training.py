@@ -1,11 +1,12 @@
-"""Scenario: a function that profiles a step.
+"""Scenarios: a function that profiles a step, and a loop that does not wait for the GPU.
 
-The profiler's schedule runs as ever, but nothing is recorded: what a trace would hold
+For the first the profiler's schedule runs as ever, but nothing is recorded: what a trace would hold
 is counted. So it says the same with and without a GPU.
 """
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,11 +14,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import torch
 from torch import profiler as torch_profiler
+from torch.nn.functional import mse_loss
 from torch.profiler import ProfilerActivity
 
-from exercises.answers.graph_use import Wrong
+from exercises.answers.graph_use import Wrong, close, copied
 from exercises.scenarios.common import draw_batches, perceptron
+from exercises.scenarios.repair_ten_scripts import Reads
+from helpers.capture import capture_step
 
 WARMUP, ACTIVE = 2, 5  # calls of the step
 SLOW = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
@@ -159,3 +164,35 @@ def watched() -> Iterator[Profiled]:
         export_chrome_trace=save,
     ):
         yield seen
+
+
+def mean_and_largest(answer: Callable) -> None:
+    """Five batches, and a step that replays a graph and returns the same loss every time."""
+    net, batches = perceptron(), draw_batches(5)
+    with torch.no_grad():
+        losses = torch.stack([mse_loss(net(inputs), targets) for inputs, targets in batches])
+        step = capture_step(lambda x, y: mse_loss(net(x), y), *copied(batches[0]))
+    counts: Counter = Counter()
+    before_a_step = []  # how often the CPU had read when a step was launched
+
+    def counted_step(inputs, targets):
+        before_a_step.append(counts["reads"])
+        return step(inputs, targets)
+
+    with Reads(counts):
+        results = answer(counted_step, batches)
+    if len(before_a_step) != len(batches):
+        raise Wrong(f"It calls step {len(before_a_step)} times for {len(batches)} batches.")
+    if before_a_step[-1]:
+        raise Wrong(
+            f"The CPU waited {before_a_step[-1]} times for the GPU "
+            "before the last step was launched.",
+            "A branch on a tensor waits, too: compute on the GPU, and read after the loop.",
+        )
+    if not isinstance(results, tuple) or not all(isinstance(one, float) for one in results):
+        raise Wrong("Two floats are to be returned.", "Read them after the loop.")
+    given = torch.tensor(results, device="cuda")
+    if close(given, losses[-1:].expand(2)):
+        raise Wrong("Both are the loss of the last step.", "The next replay overwrites the loss.")
+    if not close(given, torch.stack([losses.mean(), losses.max()])):
+        raise Wrong("They are not the mean and the largest of the losses.")
