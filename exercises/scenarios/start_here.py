@@ -1,6 +1,8 @@
-"""Scenario: a reader's first capture."""
+"""Scenarios: a stopwatch for a pretended GPU, and a reader's first captures."""
 
+import time
 from collections.abc import Callable
+from unittest.mock import patch
 
 import torch
 
@@ -13,6 +15,55 @@ from exercises.answers.graph_use import (
 )
 from exercises.scenarios.common import NO_WARM_UP, Runs, few
 from exercises.scenarios.rules import callers_own
+
+HOST_US, GPU_US, EARLIER_US = 40, 360, 5000  # of a step, and of work launched before the steps
+COUNT = 10
+
+
+class Pretended:
+    """A clock, and a GPU that works on what the steps launch."""
+
+    def __init__(self):
+        self.now_us = 0
+        self.busy_until_us = EARLIER_US
+        self.steps = 0
+
+    def step(self) -> None:
+        self.steps += 1
+        self.now_us += HOST_US
+        self.busy_until_us = max(self.busy_until_us, self.now_us) + GPU_US
+
+    def synchronize(self, *device: object) -> None:
+        self.now_us = max(self.now_us, self.busy_until_us)
+
+    def perf_counter(self) -> float:
+        return self.now_us / 1e6
+
+
+def time_step(answer: Callable) -> None:
+    """Ten steps of known times, after work that the GPU has not finished."""
+    gpu = Pretended()
+    waits = patch.object(torch.cuda, "synchronize", gpu.synchronize)
+    with waits, patch.object(time, "perf_counter", gpu.perf_counter):
+        times = answer(gpu.step, COUNT)
+    if gpu.steps != COUNT:
+        raise Wrong(f"It calls step {gpu.steps} times, where {COUNT} are asked.")
+    if not isinstance(times, tuple) or len(times) != 2:
+        raise Wrong("Two numbers are to be returned: host time and step time.")
+    host_us, step_us = times
+    if abs(host_us - HOST_US) > 1:
+        raise Wrong(
+            f"The host time of the step is {HOST_US} µs, and it returns {host_us:.0f}.",
+            "Between the first and the second reading of the clock, the CPU only calls step.",
+        )
+    right_us = GPU_US + HOST_US / COUNT  # the GPU waits for the first launch
+    if abs(step_us - right_us) > 1:
+        raise Wrong(
+            f"The step time is {right_us:.0f} µs, and it returns {step_us:.0f}.",
+            "Wait for the GPU before the clock starts, or earlier work is counted."
+            if step_us > right_us
+            else "Wait for the GPU before the clock is read for the last time.",
+        )
 
 
 def graphed(answer: Callable) -> None:

@@ -163,11 +163,11 @@ def copy_open(tmp_path, monkeypatch):
 
 
 def test_progress_is_noted_and_shown(copy_open):
-    assert "Start here: 0 of 4 (" in progress.lesson_ending("start_here")
+    assert "Start here: 0 of 3 (" in progress.lesson_ending("start_here")
     for _ in range(2):
-        assert progress.mark("start_here", "most_speed_up") == ""
+        assert progress.mark("start_here", "time_step") == ""
     said = progress.lesson_ending("start_here")
-    assert "Start here: 1 of 4 (most_speed_up ✓, steps_until_paid ○" in said
+    assert "Start here: 1 of 3 (time_step ✓, make_replay ○" in said
     sentence = (
         f"Next lesson: [Profile eager training]({lesson_file('profile_eager_training').name}). "
     )
@@ -179,15 +179,13 @@ def test_progress_is_noted_and_shown(copy_open):
 def test_outside_the_copy_nothing_is_noted_or_shown(copy_open, monkeypatch):
     (copy_open / "solutions").mkdir()
     monkeypatch.chdir(copy_open / "solutions")
-    assert (
-        progress.mark("start_here", "most_speed_up") == progress.lesson_ending("start_here") == ""
-    )
+    assert progress.mark("start_here", "time_step") == progress.lesson_ending("start_here") == ""
     assert list(copy_open.iterdir()) == [copy_open / "solutions"]
 
 
 def test_progress_that_cannot_be_noted_is_told(copy_open, monkeypatch):
     monkeypatch.setattr(Path, "touch", full)
-    said = progress.mark("start_here", "most_speed_up")
+    said = progress.mark("start_here", "time_step")
     assert said == " It could not be noted in your progress: No space left on device."
 
 

@@ -59,9 +59,9 @@ def test_the_gallery_opens_with_its_index_and_a_filter(page):
 def test_a_solution_is_folded_at_its_exercise(page):
     page.goto(f"{page.address}/{lesson_page('start_here')}.html")
     solutions = page.locator("details.solution")
-    assert solutions.count() == 4 and not solutions.first.locator("pre").is_visible()
+    assert solutions.count() == 3 and not solutions.first.locator("pre").is_visible()
     solutions.first.locator("summary").press("Enter")
-    assert "def most_speed_up(" in solutions.first.locator("pre").inner_text()
+    assert "def time_step(" in solutions.first.locator("pre").inner_text()
 
 
 def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):

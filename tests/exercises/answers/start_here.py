@@ -1,21 +1,23 @@
 """Answers to the exercises of *Start here*: wrong ones, and other right ones (`__right_`)."""
 
 
-changed(
-    most_speed_up,
-    upside_down={"step_us / busy_us": "busy_us / step_us"},
-    over_the_idle_time={"/ busy_us": "/ (step_us - busy_us)"},
-    what_is_saved={"step_us / busy_us": "step_us / busy_us - 1"},
-)
+def time_step__right_by_difference(step, count):
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    host_us = 1e6 * (time.perf_counter() - start) / count
+    torch.cuda.synchronize()
+    return host_us, 1e6 * (time.perf_counter() - start) / count
 
 
 changed(
-    steps_until_paid,
-    rounded={"math.ceil": "round"},
-    rounded_down={"math.ceil": "math.floor"},
-    always_one_more={"math.ceil": "1 + int"},
-    not_whole={"math.ceil": ""},
-    nothing_saved={"(eager_us - graph_us)": "eager_us"},
+    time_step__right_by_difference,
+    earlier_work_counted={"torch.cuda.synchronize()\nstart": "start"},
+    read_before_the_wait={"torch.cuda.synchronize()\nreturn": "return"},
+    waits_for_each_step={"step()": "step(), torch.cuda.synchronize()"},
+    one_step_more={"range(count)": "range(count + 1)"},
+    times_added={"return (host_us, ": "return (host_us + "},
 )
 
 
