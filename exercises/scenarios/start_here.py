@@ -20,7 +20,7 @@ HOST_US, GPU_US, EARLIER_US = 40, 360, 5000  # of a step, and of work launched b
 COUNT = 10
 
 
-class Pretended:
+class _Pretended:
     """A clock, and a GPU that works on what the steps launch."""
 
     def __init__(self):
@@ -42,7 +42,7 @@ class Pretended:
 
 def time_step(answer: Callable) -> None:
     """Ten steps of known times, after work that the GPU has not finished."""
-    gpu = Pretended()
+    gpu = _Pretended()
     waits = patch.object(torch.cuda, "synchronize", gpu.synchronize)
     with waits, patch.object(time, "perf_counter", gpu.perf_counter):
         times = answer(gpu.step, COUNT)
