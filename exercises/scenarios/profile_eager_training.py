@@ -19,7 +19,7 @@ from torch import profiler as torch_profiler
 from torch.nn.functional import mse_loss
 from torch.profiler import ProfilerActivity
 
-from exercises.answers.graph_use import Wrong, close, copied
+from exercises.answers.graph_use import Wrong, are_close, copy_tensors
 from exercises.scenarios.common import draw_batches, perceptron
 from exercises.scenarios.repair_ten_scripts import Reads
 from helpers.capture import capture_step
@@ -171,7 +171,7 @@ def mean_and_largest(answer: Callable) -> None:
     net, batches = perceptron(), draw_batches(5)
     with torch.no_grad():
         losses = torch.stack([mse_loss(net(inputs), targets) for inputs, targets in batches])
-        step = capture_step(lambda x, y: mse_loss(net(x), y), *copied(batches[0]))
+        step = capture_step(lambda x, y: mse_loss(net(x), y), *copy_tensors(batches[0]))
     counts: Counter = Counter()
     before_a_step = []  # how often the CPU had read when a step was launched
 
@@ -192,7 +192,7 @@ def mean_and_largest(answer: Callable) -> None:
     if not isinstance(results, tuple) or not all(isinstance(one, float) for one in results):
         raise Wrong("Two floats are to be returned.", "Read them after the loop.")
     given = torch.tensor(results, device="cuda")
-    if close(given, losses[-1:].expand(2)):
+    if are_close(given, losses[-1:].expand(2)):
         raise Wrong("Both are the loss of the last step.", "The next replay overwrites the loss.")
-    if not close(given, torch.stack([losses.mean(), losses.max()])):
+    if not are_close(given, torch.stack([losses.mean(), losses.max()])):
         raise Wrong("They are not the mean and the largest of the losses.")

@@ -44,9 +44,9 @@ def smallest_pool(answer: Callable) -> None:
     with torch.no_grad():
         expected = [net(batch)[0] for batch in batches]
         with callers_own("samples", samples):
-            with watch() as built:
+            with watch_graphs() as built:
                 predict = answer(net, samples)
-            used = use(predict, batches)
+            used = call_answer(predict, batches)
     used.gives(expected)
     used.replays(graphs=len(batches), operators=3 * len(batches))
     smallest_that_holds(used.seen.replayed, sizes, rows)
