@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from helpers.charts import COLOURS, sheet
 from helpers.trace import Trace, busy_time, read_trace
 from trace_report.trace_file import TraceError
 
@@ -70,64 +68,3 @@ def per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
         *(f"{name}, µs" for name in ("busy", "computes", "communicates", "exposed")),
     ]
     return pd.DataFrame(rows, index=columns).T
-
-
-def collective_waits(ranks: dict[int, Trace], step: int = -1) -> pd.DataFrame:
-    """Microseconds that each collective of a step waited for another rank: a column per rank.
-
-    The nth collective of one rank is the nth of every other. Its kernel starts with its own rank,
-    but data moves only when the last rank has started, so the shortest one did not wait. Raises
-    ValueError where the ranks ran different numbers of collectives.
-    """
-    durations = {}
-    for rank, trace in ranks.items():
-        own = trace.gpu[trace.gpu.step == step % len(trace.steps)]
-        durations[rank] = own[communication(own)].sort_values("start_us").dur_us.to_list()
-    table = pd.DataFrame(durations)
-    return table.sub(table.min(axis=1), axis=0)
-
-
-def rank_lanes(runs: dict[str, dict[int, Trace]], title: str, step: int = -1) -> np.ndarray:
-    """Draw one step of each run, two lanes per rank, on one time axis; returns the Axes.
-
-    runs: name -> what read_ranks returned. step counts as in a list: by default the last, because
-    profiling disturbs the first. Each rank has its own clock. An all-reduce ends on all ranks at
-    once, so time counts from the end of the step's first one. A collective is hatched while it
-    waits for another rank.
-    """
-    lanes = max(map(len, runs.values()))
-    column = sheet(
-        title, 1.4 + len(runs) * (0.5 + 0.6 * lanes), len(runs), sharex=True, squeeze=False
-    )[:, 0]
-    for axes, (name, ranks) in zip(column, runs.items(), strict=True):
-        labels: list[str] = []
-        waits = collective_waits(ranks, step)
-        for rank, trace in ranks.items():
-            own = trace.gpu[trace.gpu.step == step % len(trace.steps)].sort_values("start_us")
-            collective = communication(own)
-            zero = own[collective].end_us.min()
-            _lane(axes, len(labels), own[~collective], zero, COLOURS["GPU busy time"])
-            labels.append(f"rank {rank} computes")
-            waiting = own[collective].assign(dur_us=waits[rank].to_numpy())
-            _lane(axes, len(labels), own[collective], zero, COLOURS["other"])
-            _lane(axes, len(labels), waiting, zero, COLOURS["other"], hatched=True)
-            labels.append(f"rank {rank} communicates")
-        axes.set_title(name, loc="left", fontsize="medium", fontweight="bold")
-        axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
-    column[-1].set_xlabel(
-        "time since the step's first all-reduce ended, µs\n(hatched: waits for another rank)"
-    )
-    column[-1].locator_params(axis="x", nbins=6)
-    return column
-
-
-def _lane(axes, height, rows, zero, colour, hatched=False):
-    """The bars of some GPU activities in one lane; a hatched one is empty but for its lines."""
-    axes.broken_barh(
-        list(zip(rows.start_us - zero, rows.dur_us, strict=True)),
-        (height - 0.35, 0.7),
-        facecolor="white" if hatched else colour,
-        edgecolor=colour,
-        hatch="/////" if hatched else None,
-        linewidth=0.6,
-    )

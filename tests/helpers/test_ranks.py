@@ -1,18 +1,11 @@
-"""Traces of several ranks: told apart, drawn on one clock; how much communication is exposed."""
+"""Traces of several ranks: told apart; how much communication is exposed."""
 
 import gzip
 import json
 
 import pytest
 
-from helpers.ranks import (
-    collective_waits,
-    communication,
-    distributed_info,
-    per_rank,
-    rank_lanes,
-    read_ranks,
-)
+from helpers.ranks import distributed_info, per_rank, read_ranks
 from tests.support.traces import event, step
 from trace_report.trace_file import TraceError
 
@@ -68,24 +61,3 @@ def test_what_is_exposed(files):
     assert list(table.index) == [("graph", "rank 0"), ("graph", "rank 1")]
     assert table.loc[("graph", "rank 0")].tolist() == [1, 50, 30, 40, 20]
     assert table.loc[("graph", "rank 1")].tolist() == [1, 42, 30, 32, 12]
-
-
-def test_all_ranks_stand_on_one_clock(files):
-    runs = {"graph": read_ranks(files)}
-    assert all(communication(trace.gpu).sum() == 1 for trace in runs["graph"].values())
-    [axes] = rank_lanes(runs, "title")
-    ends = [bars.get_paths()[0].get_extents().x1 for bars in axes.collections]
-    assert ends[1] == ends[4] == pytest.approx(0, abs=1e-6), (
-        "an all-reduce ends on all ranks at once"
-    )
-    labels = [label.get_text() for label in axes.get_yticklabels()][::2]
-    assert labels == ["rank 0 computes", "rank 1 computes"]
-
-
-def test_a_collective_waits_for_the_rank_that_comes_last(files):
-    traces = read_ranks(files)
-    assert collective_waits(traces).to_numpy().tolist() == [[8, 0]]
-    [axes] = rank_lanes({"graph": traces}, "title")
-    hatched = [bars for bars in axes.collections if bars.get_hatch()]
-    widths = [bars.get_paths()[0].get_extents().width for bars in hatched]
-    assert widths == pytest.approx([8, 0])
