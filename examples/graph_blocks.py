@@ -35,9 +35,9 @@ def graph_blocks(model: Model, inputs: Tensor) -> None:
     """Graph both blocks for training; inputs: a micro-batch of the shape to train on."""
     model.train()  # 1. the mode of the training: in the other one, nothing is replayed
     with torch.no_grad():
-        hidden = model.between(model.encoder(inputs)).clone()
+        hidden = model.between(model.encoder(inputs))
     hidden.requires_grad_()  # 2. as the real input does: else the encoder does not train
-    samples = ((inputs.clone(),), (hidden,))  # 3. clones: every later call overwrites its sample
+    samples = ((inputs.clone(),), (hidden,))  # 3. a clone: every later call overwrites its sample
     # In one call and in running order: the graphs share their memory.
     torch.cuda.make_graphed_callables((model.encoder, model.decoder), samples)
     for parameter in model.parameters():
