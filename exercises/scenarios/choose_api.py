@@ -1,14 +1,74 @@
-"""Scenarios: graphs around a read, a graph or eager."""
+"""Scenarios: a training as the tree advises, graphs around a read."""
 
+import copy
 from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, call_answer
-from exercises.scenarios.common import few, tensors_of
-from exercises.scenarios.rules import callers_own, detached
+from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, call_answer, copy_tensors
+from exercises.scenarios.common import (
+    draw_batches,
+    few,
+    losses_of,
+    momentum,
+    nothing_drawn,
+    perceptron,
+    untrained,
+)
+from exercises.scenarios.rules import callers_own, detached, from_one_graph
+
+NEVER_MOVES = (
+    "The weights never move.",
+    "After the replay .grad must be there for optimizer.step().",
+)
+ADVISED = [  # found, whether the tree advises a graph, and whether the optimizer is in it
+    ({"idle": 0.199, "optimizer": 1.8}, False, False),
+    ({"idle": 0.201, "optimizer": 0.995}, True, False),
+    ({"idle": 0.201, "optimizer": 1.005}, True, True),
+]
+
+
+def train_as_advised(answer: Callable) -> None:
+    """Three steps: a busy GPU, a short optimizer, and one that takes longer than the GPU."""
+    net, batches = perceptron(nn.Tanh()), draw_batches(4)
+    losses = partial(losses_of, net, momentum)
+    expected = losses(batches)
+    symptoms = {
+        NEVER_MOVES: losses(batches, [0.0] * len(batches)),
+        EVERY_TIME_THE_FIRST: losses(batches[:1] * len(batches)),
+    }
+    for found, graph, whole in ADVISED:
+        own = copy.deepcopy(net)
+        optimizer = momentum(own.parameters())
+        given = copy_tensors(batches[0])
+        stepped: list[bool] = []  # a True for each call of optimizer.step() outside of a graph
+        with callers_own("inputs or targets", given, batches):
+            with nothing_drawn(), untrained(own):
+                train = from_one_graph(answer, own, optimizer, *given, dict(found))
+            optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
+            used = call_answer(train, batches)
+        used.gives(expected, symptoms)
+        detached(used.kept)
+        _as_advised(used, bool(stepped), found, graph, whole)
+
+
+def _as_advised(used, stepped, found, graph, whole):
+    """Raises Wrong unless the steps ran as the tree says for found."""
+    case = f"(found is {found})"
+    if not graph:
+        if used.counts["graphs"]:
+            raise Wrong(f"It replays a graph where the GPU idles for less than a fifth {case}.")
+        return
+    if not used.counts["graphs"]:
+        raise Wrong(f"It stays eager where the GPU idles for a fifth or more {case}.")
+    if stepped and whole:
+        raise Wrong(f"The optimizer runs outside of the graph, where the tree takes it in {case}.")
+    if not stepped and not whole:
+        raise Wrong(f"The optimizer is in the graph, where the tree leaves it out {case}.")
+    calls = len(used.given)
+    used.replays(graphs=calls, operators=calls * (3 if whole else 12))
 
 
 def graph_around_read(answer: Callable) -> None:
@@ -69,44 +129,3 @@ def _read_between(used, expected, outputs, sample):
         )
     detached(used.kept)
     used.replays(graphs=2 * calls, operators=8 * calls)
-
-
-def replay_or_eager(answer: Callable) -> None:
-    """Inputs of the captured shape, of fewer rows or columns, and of another dtype."""
-    rows = few(3)
-    sample = torch.randn(rows, 4, device="cuda")
-    inputs = [
-        torch.randn(rows, 4, device="cuda"),
-        torch.randn(rows - 1, 4, device="cuda"),
-        torch.randn(rows, 4, device="cuda"),
-        torch.randn(1, 4, device="cuda"),
-        torch.randn(rows, 1, device="cuda"),
-        torch.randn(2 * rows, 2, device="cuda"),
-        torch.randn(rows, 4, device="cuda", dtype=torch.float64),
-    ]
-    expected = [_pick(one) for one in inputs]
-    own = sample.clone()
-    with callers_own("inputs", own, inputs):
-        used = call_answer(answer(_pick, own), inputs)
-    for given, right in zip(tensors_of(used.given, len(inputs), "results"), expected, strict=True):
-        if given.dtype != right.dtype:
-            raise Wrong(
-                "The result has another dtype than in eager mode: copy_ silently converted the "
-                "input. Compare the dtypes too."
-            )
-        if given.shape != right.shape:
-            raise Wrong(
-                "A result has another shape than in eager mode: copy_ silently repeated the input "
-                "in the static one. Compare the shapes."
-            )
-    first = [_pick(sample), expected[1], _pick(sample), *expected[3:]]
-    used.gives(expected, {EVERY_TIME_THE_FIRST: first})
-    used.only_replays()
-    if used.counts["graphs"] == 1:
-        raise Wrong("Only one of two inputs that fit the capture was replayed.")
-    used.replays(graphs=2, operators=2 * 3 + 5 * 5)
-
-
-def _pick(inputs: torch.Tensor) -> torch.Tensor:
-    """A function of a few operators, for any number of rows and any floating dtype."""
-    return inputs.tanh().cumsum(1) * 2

@@ -6,7 +6,6 @@ INDEPENDENT = "The two statements do not depend on each other."
 ON_A_GPU = "The stand-in's DDP launches nothing when it is built, so there is nothing to order; on a GPU the wait is needed."
 CANCELS = "AdamW divides by the size of the gradients, so the norm cancels."
 NO_CAPACITY = "No capacity of these loads drops between 1% and this share."
-NOT_USED = "What the outside functions compute during the capture is not used."
 NO_GRADIENT = "What is compared or copied without gradients needs no detach."
 ZEROED = "Gradients that are zeroed in the graph train as new ones do."
 ANY_BATCH = "Any batch serves as the sample."
@@ -37,6 +36,8 @@ RIGHT: dict[str, str] = {
     "train_in_place: swap for parameter in net.parameters():": "After graphing, too, .grad becomes a tensor that is not the graph's.",
     "train_in_place: False turned in set_to_none=False": "The other repair: autograd then adds nothing to what the graph wrote.",
     "train_in_place: 0 to 1 in batches[0]": ANY_BATCH,
+    "decode_ahead: swap copied.record()": INDEPENDENT,
+    "decode_ahead: 0 to 1 in batches[0]": ANY_BATCH,
     "make_solver: swap static_x = x.clone()": INDEPENDENT,
     "make_solver: 0.01 to 0.0101 in static_moved > 0.01": "No round of these inputs moves z by a distance between the two.",
     "flip_graph: 0.5 to 0.505 in torch.rand(len(images), 1, 1, 1, device='cuda') < 0.5": BY_CHANCE,
@@ -58,10 +59,6 @@ RIGHT: dict[str, str] = {
     "make_responder: swap tokens.copy_(sample(model(prompt, positions, kv_cache)))": INDEPENDENT,
     "generate: no warm-up in capture_step(steps, warmup=1)": "The prompt has run the model before.",
     "generate: 1 to 2 in warmup=1": "The cache has room for limit + 2 * every - 1 tokens, so for two warm-ups.",
-    "capture_in_pieces: drop side_stream.wait_stream(torch.cuda.current_stream())": NOT_USED,
-    "capture_in_pieces: swap side_stream.wait_stream(torch.cuda.current_stream())": NOT_USED,
-    "capture_in_pieces: swap graphs[-1].capture_begin(pool=pool)": INDEPENDENT,
-    "capture_in_pieces: swap output = function(*inputs)": INDEPENDENT,
     "serve_requests: swap static_x[:len(x)] = x": INDEPENDENT,
     "serve_requests: 1 to 2 in slots + 1": "One free slot more owns no rows.",
     "serve_requests: 1 to 2 in 1:": "The first slot is written in each call.",

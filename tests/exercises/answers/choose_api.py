@@ -1,6 +1,37 @@
 """Answers to the exercises of *Choose an API*: wrong ones, and other right ones (`__right_`)."""
 
 
+def train_as_advised__captured_in_the_first_call(net, optimizer, inputs, targets, found):
+    made = []
+
+    def train(inputs, targets):
+        if not made:
+            made.append(train_as_advised(net, optimizer, inputs, targets, found))
+        return made[0](inputs, targets)
+
+    return train
+
+
+changed(
+    train_as_advised,
+    always_a_graph={"found['idle'] < 0.2": "False"},
+    always_eager={"found['idle'] < 0.2": "True"},
+    always_the_whole_step={"found['optimizer'] > 1": "True"},
+    optimizer_always_outside={"found['optimizer'] > 1": "False"},
+    gradients_lost={"if not whole:": "…\n    optimizer.zero_grad()"},
+    network_alone={
+        "captured = step if whole else forward_backward":
+            "captured = step if whole else lambda x, y: mse_loss(net(x), y).detach()",
+        "if not whole:": "…\n    forward_backward(inputs, targets)",
+    },
+    weights_trained={"unchanged(net, optimizer)": "unchanged(optimizer)"},
+    momentum_left={"unchanged(net, optimizer)": "unchanged(net)"},
+    captured_on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
+    not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
+    right_gradients_zeroed={"optimizer.zero_grad()": "optimizer.zero_grad(set_to_none=False)"},
+)
+
+
 def graph_around_read__both_branches_run(first, left, right, inputs):
     def both(inputs):
         hidden = first(inputs)
@@ -58,38 +89,5 @@ changed(
     read_in_the_capture={
         "return torch.where(hidden.mean() > 0, left(hidden), right(hidden))":
             "return left(hidden) if hidden.mean() > 0 else right(hidden)",
-    },
-)
-
-
-def replay_or_eager__always_replayed(function, inputs):
-    replay = capture_step(function, inputs.clone())
-    return lambda new_inputs: replay(new_inputs).clone()
-
-
-def replay_or_eager__captured_for_each_shape(function, inputs):
-    replays = {}
-
-    def call(new_inputs):
-        key = (new_inputs.shape, new_inputs.dtype)
-        if key not in replays:
-            replays[key] = capture_step(function, new_inputs.clone())
-        return replays[key](new_inputs).clone()
-
-    return call
-
-
-changed(
-    replay_or_eager,
-    eager={"return call": "return function"},
-    shape_only={"new_inputs.dtype == inputs.dtype": "True"},
-    dtype_only={"new_inputs.shape == inputs.shape": "len(new_inputs) in (1, len(inputs))"},
-    rows_only={"new_inputs.shape == inputs.shape": "len(new_inputs) == len(inputs)"},
-    not_cloned={"replay(new_inputs).clone()": "replay(new_inputs)"},
-    inputs_not_copied={"replay(new_inputs)": "replay()"},
-    captured_on_the_callers_tensor={"inputs.clone()": "inputs"},
-    right_compared_at_once={
-        "new_inputs.shape == inputs.shape and new_inputs.dtype == inputs.dtype":
-            "(new_inputs.shape, new_inputs.dtype) == (inputs.shape, inputs.dtype)",
     },
 )
