@@ -1,35 +1,49 @@
-"""Scenarios: a step in pieces, requests of several tokens."""
+"""Scenarios: requests of several tokens, a decoder one step ahead."""
 
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
+from unittest.mock import patch
 
 import torch
 from torch import nn
 
-from cpu_graph.log import races
+from cpu_graph import on_stand_in
+from cpu_graph.log import is_replay, launch_log, races
 from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    AnswerCalls,
-    GraphUse,
     Wrong,
     are_close,
     call_answer,
     fill_placeholders,
     watch_graphs,
 )
-from exercises.scenarios.common import NO_WARM_UP, Runs, few, in_one_pool, smallest_that_holds
-from exercises.scenarios.rules import callers_own
+from exercises.scenarios.common import (
+    WRITTEN_WHILE_READ,
+    few,
+    in_one_pool,
+    not_eager,
+    replayed_for_each,
+    smallest_that_holds,
+)
+from exercises.scenarios.rules import callers_own, one_graph
 
-NOT_COPIED = (
-    "The next graph does not read what the outside function returned: it reads the address of the "
-    "output that it saw in the capture. Copy every new output to that address."
+LATE = (
+    "The tokens of step {number} are not yielded before the replay of step {launched}.",
+    "Yield them right after the next replay has been launched: somebody waits for them.",
 )
-PIECES = (
-    "{found:g} graph launches in a call, where 3 are expected: a graph before each of the two "
-    "outside functions, and one after the last."
+NOT_THERE = (
+    "The tokens of step {number} are {yours}, where {right} is right.",
+    "Is the batch copy_tensors before its replay, and have the tokens arrived when they are yielded?",
 )
-OUTSIDE = "The outside functions ran {found:g} times in a call: each of the two runs once."
+NOT_PASSED_ON = (
+    "Where a batch has -1, the step computes with token 0.",
+    "Keep the tokens of the step before in a tensor on the GPU, and select them with torch.where.",
+)
+WAITS = (
+    "The CPU waits for the tokens of a step before it launches the next one.",
+    "Launch the next replay first. A copy that is not from pinned memory with non_blocking=True "
+    "waits too, and so do .cpu() and .tolist().",
+)
 TOO_SHORT = (
     "The graph of {size} tokens keeps longest={longest} of its capture.",
     "One request may bring all of them: capture the worst case of each bucket.",
@@ -49,88 +63,8 @@ ONE_START = (
 )
 TOKEN_SIZES = [2, 4, 8]
 SLOTS = 4
+VOCABULARY = 23
 LENGTHS = ((1, 2, 1), (1, 1), (4,), (2, 1, 1, 3), (7,), (1,), (3, 5), (2,), (8,))  # of nine batches
-
-
-def capture_in_pieces(answer: Callable) -> None:
-    """A step with two outside functions, which read a number that only Python knows."""
-    step, plan, ran = _step_with_outside()
-    noted = Runs(step)
-    rows = few()
-    samples = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
-    requests = list(zip(samples, (2.0, -1.0, 0.5, 3.0), strict=True))
-
-    def eagerly(x, factor):
-        plan[0] = factor
-        return step(x, lambda function, *inputs: function(*inputs))
-
-    expected = [eagerly(*request) for request in requests]
-    first = [eagerly(samples[0], factor) for _, factor in requests]
-    frozen = [eagerly(x, 1.0) for x in samples]  # leaves 1.0 for the capture
-    sample = samples[0].clone()
-    with callers_own("x", sample, samples):
-        with watch_graphs() as built:
-            replay = answer(noted, sample)
-        if noted.cold:
-            raise Wrong(NO_WARM_UP)
-        ran.clear()
-        _replays_pieces(replay, built, plan, ran, requests, (expected, first, frozen))
-
-
-def _replays_pieces(replay, built, plan, ran, requests, results):
-    """Raises Wrong unless a call replays the pieces with its own x and the plan's own number."""
-    expected, first, frozen = results
-
-    def calls():
-        for x, factor in requests:
-            plan[0] = factor
-            yield x
-
-    used = call_answer(replay, calls())
-    raced = any(races())
-    used.only_replays()
-    if not ran or are_close(used.given, frozen):
-        raise Wrong(
-            "The outside functions ran during the capture only, so each replay repeats their "
-            "numbers: call them anew in every replay."
-        )
-    if any(result.isnan().any() for result in used.given):
-        raise Wrong(NOT_COPIED)
-    used.gives(expected, {EVERY_TIME_THE_FIRST: first})
-    if raced:
-        raise Wrong(
-            "What the outside functions wrote during the capture is not ordered before the first "
-            "call: let the current stream wait for the one of the capture."
-        )
-    _in_pieces(built, used, len(ran), len(requests))
-
-
-def _step_with_outside() -> tuple[Callable, list, list]:
-    """A step, the number that its outside functions multiply by, and a list of their runs."""
-    layers = [nn.Linear(4, 4).cuda().requires_grad_(False) for _ in range(3)]
-    plan: list[float] = [1.0]
-    ran: list[float] = []
-
-    def scaled(x, *others):
-        ran.append(plan[0])
-        return sum(others, x * plan[0])
-
-    def step(x, outside):
-        x = outside(scaled, layers[0](x).tanh())
-        x = outside(scaled, layers[1](x).tanh(), x)
-        return layers[2](x)
-
-    return step, plan, ran
-
-
-def _in_pieces(built: GraphUse, used: AnswerCalls, ran: int, calls: int) -> None:
-    """Raises Wrong unless each call ran three graphs of one pool and two outside functions."""
-    if ran != 2 * calls:
-        raise Wrong(OUTSIDE.format(found=ran / calls))
-    if used.counts["graphs"] != 3 * calls:
-        raise Wrong(PIECES.format(found=used.counts["graphs"] / calls))
-    in_one_pool(built)
-    used.replays(graphs=3 * calls, operators=8 * calls)
 
 
 def serve_requests(answer: Callable) -> None:
@@ -202,3 +136,64 @@ def _step_with_maximum() -> tuple[Callable, list]:
         return torch.where((starts.diff() < 0).any(), 1e6, results)
 
     return step, seen
+
+
+def decode_ahead(answer: Callable) -> None:
+    """Steps of a decoder whose tokens are new, or those of the step before."""
+    table = torch.randperm(VOCABULARY, device="cuda")  # the next token of each token
+    rows, count = few(3, 6), few(5, 9)
+    batches = [torch.randint(VOCABULARY, (rows,)) for _ in range(count)]
+    for batch in batches[1:]:
+        order = torch.randperm(rows)
+        batch[order[: few(1, rows - 1)]] = -1
+        batch[order[-1]] = 0  # an id like any other
+    delivered: list = []
+    raced: list = []
+    launches: list[tuple[bool, int]] = []  # whether the CPU has waited, and how many were given
+    replay = torch.cuda.CUDAGraph.replay
+
+    def replayed(graph):
+        waited = not any(map(is_replay, launch_log()))
+        launches.append((waited, len(delivered)))
+        return replay(graph)
+
+    noted = patch.object(torch.cuda.CUDAGraph, "replay", replayed)
+    with callers_own("batches", batches), noted, watch_graphs() as seen:
+        for tokens in answer(table.__getitem__, batches):
+            if not torch.is_tensor(tokens) or tokens.is_cuda:
+                raise Wrong("It yields something that is not a tensor on the CPU.")
+            delivered.append(tokens.clone().tolist())  # a clone sees what has not arrived
+            raced.extend(races())
+    not_eager(seen)
+    _right_tokens(delivered, table.cpu(), batches)
+    if raced:
+        raise Wrong(WRITTEN_WHILE_READ)
+    replayed_for_each(seen, count)
+    one_graph(seen)
+    if on_stand_in() and any(waited for waited, _ in launches[1:]):
+        raise Wrong(WAITS)
+    for number, (_, given) in enumerate(launches):
+        if given < number - 1:
+            raise Wrong(fill_placeholders(LATE, number=given, launched=number))
+
+
+def _right_tokens(delivered: list, table: torch.Tensor, batches: list) -> None:
+    """Raises Wrong unless the tokens of every step were yielded."""
+    expected, without = _decoded(table, batches), _decoded(table, batches, goes_on=False)
+    if len(delivered) != len(batches):
+        raise Wrong(f"It yields tokens of {len(delivered)} steps, and there are {len(batches)}.")
+    if delivered == without:
+        raise Wrong(NOT_PASSED_ON)
+    for number, (yours, right) in enumerate(zip(delivered, expected, strict=True)):
+        if yours != right:
+            raise Wrong(fill_placeholders(NOT_THERE, number=number, yours=yours, right=right))
+
+
+def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list[list[int]]:
+    """The tokens after each step; goes_on=False: with token 0 in place of the one before."""
+    tokens, results = torch.zeros_like(batches[0]), []
+    for batch in batches:
+        before = tokens if goes_on else torch.zeros_like(batch)
+        tokens = table[torch.where(batch < 0, before, batch)]
+        results.append(tokens.tolist())
+    return results
