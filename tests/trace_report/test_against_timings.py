@@ -73,13 +73,7 @@ TIMED = [
     (
         "decode_language_model",
         "timings",
-        {name: name for name in ("graph", "short-cache", "reduce-overhead", "compiled-graph")},
-        1,
-    ),
-    (
-        "decode_language_model",
-        "limit_times",
-        {f"one-row-{kernels}": f"batch of 1, {kernels}" for kernels in ("eager", "compiled")},
+        {name: name for name in ("graph", "short-cache", "compiled-graph")},
         1,
     ),
 ]
