@@ -33,7 +33,7 @@ LATE = (
 )
 NOT_THERE = (
     "The tokens of step {number} are {yours}, where {right} is right.",
-    "Is the batch copy_tensors before its replay, and have the tokens arrived when they are yielded?",
+    "Is the batch copied before its replay, and have the tokens arrived when they are yielded?",
 )
 NOT_PASSED_ON = (
     "Where a batch has -1, the step computes with token 0.",
