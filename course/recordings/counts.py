@@ -17,7 +17,12 @@ ROOMS = (
     "benchmarks",
     "trace_report",
 )
-TOOLS = ("capturable", "cpu_graph", "exercises.answers")  # what checks a reader's code
+TOOLS = (
+    "capturable",  # these three check a reader's code
+    "cpu_graph",
+    "exercises.answers",
+    "helpers.capture",  # the recipe of lesson 03, which its tests hold to eager training
+)
 LEFT_OUT = {  # a module, or a package with all that is in it: what it does
     "course.at_exit": "ends the process",
     "course.lesson": "says where traces are",

@@ -187,12 +187,14 @@ def tool_version(root: Path, tool: str) -> tuple[str, set[str]]:
     uses.
     """
     folder = root / tool.replace(".", "/")
+    module = folder.with_suffix(".py")
     projects = (one / "pyproject.toml" for one in (folder, *folder.parents))
     project = tomllib.loads(next(filter(Path.is_file, projects)).read_text(encoding="utf-8"))
     files = [
         file
-        for file in sorted(folder.rglob("*.*"))
+        for file in sorted([module, *folder.rglob("*.*")])
         if file.suffix in (".py", ".toml", ".json") and file.name != "pyproject.toml"
+        if file.is_file()
     ]
     content = [(str(file.relative_to(root)), file_hash(file)) for file in files]
     used = {
