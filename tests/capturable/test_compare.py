@@ -5,26 +5,20 @@ import torch
 
 from capturable import compare
 from capturable.__main__ import main
-from tests.capturable import compared_pairs as pairs
+from tests.capturable.compared_pairs import RIGHT, WRONG
 
 
-def compared(name, **options):
-    eager, graphed = (getattr(pairs, f"{kind}_{name}") for kind in ("eager", "graphed"))
-    return compare(eager, graphed, calls=6, **pairs.OPTIONS.get(name, {}), **options)
-
-
-@pytest.mark.parametrize("name", pairs.WRONG)
-def test_what_differs_is_found_with_its_cause(name):
-    kind, cause = pairs.WRONG[name]
-    found = compared(name)
+@pytest.mark.parametrize(("kind", "cause", "eager", "graphed"), WRONG)
+def test_what_differs_is_found_with_its_cause(kind, cause, eager, graphed):
+    found = compare(eager, graphed, calls=6)
     assert found.difference, str(found)
     assert found.difference.kind == kind
     assert cause in "\n".join(found.causes)
 
 
-@pytest.mark.parametrize("name", pairs.RIGHT)
-def test_right_steps_are_equal(name):
-    found = compared(name)
+@pytest.mark.parametrize(("eager", "graphed", "options"), RIGHT)
+def test_right_steps_are_equal(eager, graphed, options):
+    found = compare(eager, graphed, calls=6, **options)
     assert found.equal, str(found)
     assert "1 graph" in found.counted
 
