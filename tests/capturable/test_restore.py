@@ -1,7 +1,9 @@
 """preflight changes nothing: whatever a step does to what it can reach is put back, or named."""
 
+import builtins
 import queue
 import random
+import sys
 from collections import Counter, OrderedDict, deque
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map_only
 
 from capturable import preflight
 from capturable.restore import NotRestored, Restore
@@ -202,22 +205,36 @@ def test_checksums_tell_one_order_from_another(dtype, size):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-def test_recurrent_weights_are_not_trained(kind, device):
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_training_step_leaves_no_trace(trained, device):
     """cuDNN's packed weights get their memory by set_, which once hid the optimizer's writes."""
-    model = kind(8, 16, 2).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    x = torch.randn(5, 3, 8, device=device)
+    model = nn.ModuleList([nn.LSTM(8, 16, 2), nn.BatchNorm1d(5)]).to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    x, losses = torch.randn(3, 5, 8, device=device), []
 
     def step(x):
-        optimizer.zero_grad()
-        model(x)[0].square().mean().backward()
+        x.mul_(random.random())
+        loss = model[1](model[0](x)[0]).square().sum()
+        loss.backward()
         optimizer.step()
+        scheduler.step()
+        losses.append(loss.item())
 
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    preflight(step, x, device=device)
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-    assert all(parameter.grad is None for parameter in model.parameters())
+    def state():
+        """All of it, and what is patched, in a form that compares bit for bit."""
+        parts = [part.state_dict() for part in (model, optimizer, scheduler)]
+        gradients = [parameter.grad for parameter in model.parameters()]
+        kept = [parts, gradients, x, losses, random.getstate()]
+        patched = torch.Tensor.cpu, torch.cuda.synchronize, builtins.open, sys.gettrace()
+        return tree_map_only(torch.Tensor, lambda t: (t.tolist(), t.data_ptr()), kept), patched
+
+    if trained:
+        step(x.clone())
+    before = state()
+    findings = preflight(step, x, other_inputs=(x * 2,), device=device)
+    assert state() == before
+    assert {"CPU work", "sync", "optimizer"} <= {finding.rule for finding in findings}
 
 
 def test_memory_that_only_a_library_knows_is_put_back_or_named():
