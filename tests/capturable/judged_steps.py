@@ -151,14 +151,6 @@ of_one_operator(
 # ------------------------------------------------------------------ values that freeze
 
 
-@fault("path", "frozen number")
-def flag_among_the_inputs(device):
-    def step(x, train):
-        return x.relu() if train else x.tanh()  # here
-
-    return Case(step, (numbers(device, 4), True), (numbers(device, 4), False))
-
-
 @fault("shape", "frozen number", "path")
 def lengths_among_the_inputs(device):
     def step(x, lengths):
@@ -282,18 +274,6 @@ def an_attribute_of_the_function(device):
     def step(x):
         step.calls = getattr(step, "calls", 0) + 1
         return x * 2
-
-    return on_batches(step, device)
-
-
-@fault("CPU random numbers", "copy")
-def latents_of_a_generator(device):
-    source = torch.Generator().manual_seed(1)
-
-    @torch.inference_mode()
-    def step(x):
-        latents = torch.randn((N, D), generator=source).to(x.device)  # here
-        return x + latents
 
     return on_batches(step, device)
 

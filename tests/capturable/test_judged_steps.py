@@ -81,15 +81,10 @@ def test_a_first_call_that_differs_is_seen_without_a_warmup():
     assert [f for f in findings if f.rule == "path" and "arange" in f.found], findings
 
 
-def test_an_input_with_a_gradient_is_a_note():
-    x = torch.ones(2, 4, requires_grad=True)
-    (note,) = preflight(lambda x: x * 2, x, other_inputs=(x,), device="cpu")
-    assert (note.rule, note.level, note.line) == ("inputs", "note", "inputs[0]")
-
-
-def test_an_input_that_the_step_gives_a_gradient_is_a_note():
-    x = torch.ones(2, 4)
-    (note,) = preflight(lambda x: x.requires_grad_() * 2, x, other_inputs=(x * 1,), device="cpu")
+@pytest.mark.parametrize("before", [False, True])
+def test_an_input_that_requires_a_gradient_before_the_step_or_by_it_is_a_note(before):
+    x, other = (torch.ones(2, 4, requires_grad=before) for _ in range(2))
+    (note,) = preflight(lambda x: x.requires_grad_() * 2, x, other_inputs=(other,), device="cpu")
     assert (note.rule, note.level, note.line) == ("inputs", "note", "inputs[0]")
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from capturable.__main__ import main
 from course.paths import ROOT
@@ -158,27 +159,16 @@ def test_a_factory_of_compare_and_a_cast_that_backward_takes_back(project, capsy
 
 
 def test_an_error_of_the_stand_ins_is_at_the_steps_line(project, capsys):
-    project(
-        {
-            "train.py": "import torch\nw = torch.ones(3)\ndef make_step():\n    x = torch.ones(3)."
-            "cuda()\n    return lambda: x + w\n"
-        }
-    )
+    made = "x = torch.ones(3).cuda()\n    return lambda: x + w\n"
+    project({"train.py": f"import torch\nw = torch.ones(3)\ndef make_step():\n    {made}"})
     assert main(["check", "train.py:make_step"]) == 2
     assert "the step failed at train.py:5" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_a_sentence(project, capsys):
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("there is one")
-    project(
-        {
-            "train.py": "import torch\ndef make_step():\n    return (lambda x: x.cuda()), "
-            "(torch.ones(1),)\n"
-        }
-    )
+    made = "(lambda x: x.cuda()), (torch.ones(1),)"
+    project({"train.py": f"import torch\ndef make_step():\n    return {made}\n"})
     refused(capsys, "train.py:make_step", "the step failed at train.py:3", "there is no GPU here")
     assert main(["check", "train.py:make_step", "--device", "cpu", "--verify"]) == 2
     assert "needs a CUDA GPU" in capsys.readouterr().err
@@ -207,14 +197,8 @@ def test_the_traceback_is_there_for_the_asking(project, capsys):
 
 LAZY = """import importlib.util
 import sys
-from types import ModuleType
 
 import torch
-
-class Lazy(ModuleType):
-    def __getattr__(self, name):
-        import heavy
-        return getattr(heavy, name)
 
 def lazy(name):
     spec = importlib.util.find_spec(name)
@@ -235,11 +219,11 @@ class Proxy:
         import heavy
         return heavy.Thing
 
-models, other, proxy = Lazy("models"), lazy("other"), Proxy()
+other, proxy = lazy("other"), Proxy()
 
 def make_step():
     def step(x):
-        return x * 2 if x is not None else (models, other, proxy)
+        return x * 2 if x is not None else (other, proxy)
     return step, (torch.ones(3),)
 """
 HEAVY = "import random\nrandom.seed(7)\nopen('imported', 'a').close()\nclass Thing: pass\n"

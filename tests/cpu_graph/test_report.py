@@ -1,9 +1,9 @@
 """What `python -m cpu_graph run` and the plugin say of a program: each fault, and nothing else."""
 
-import copy
 import functools
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import cpu_graph
 from cpu_graph import cpu_graphs, on_stand_in
 from cpu_graph.__main__ import main
 from cpu_graph.report import Report
+from helpers.capture import capture_step, unchanged
 from tests.cpu_graph.conformance.common import captured
 from tests.support.processes import run_python
 
@@ -78,15 +79,6 @@ class Step:
         return x * self.weight
 
 
-def attribute(changes):
-    step, x = Step(), torch.ones(4, device="cuda")
-    replay = captured(lambda: step(x))
-    replay()
-    if changes:
-        step.weight = 2.0
-    replay()
-
-
 class Exploration:
     """Its rate becomes smaller with each step; the steps are counted."""
 
@@ -134,24 +126,18 @@ def rate(kind):
 def warm_up(kind):
     """Three steps before the capture: on one batch, restored, or on three batches."""
     model, static = nn.Linear(4, 4).cuda(), torch.zeros(8, 4, device="cuda")
-    optimizer, before = torch.optim.SGD(model.parameters(), 0.1), copy.deepcopy(model.state_dict())
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
     def step():
         optimizer.zero_grad(set_to_none=False)
         model(static).square().mean().backward()
         optimizer.step()
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            if kind == "real batches":
-                static.normal_()
-            step()
-    torch.cuda.synchronize()
-    replay = captured(step)
-    if kind == "restored":
-        model.load_state_dict(before)
+    for _ in range(3 * (kind == "real batches")):
+        static.normal_()
+        step()
+    with unchanged(model) if kind == "restored" else nullcontext():
+        replay = capture_step(step, warmup=3 * (kind != "real batches"))
     replay()
 
 
@@ -167,20 +153,18 @@ def statistics(of):
 def lazily_scaled(kind):
     """A GradScaler makes its scale in the first step of the warm-up; a scheduler changes a rate."""
     norm, static = nn.BatchNorm1d(4).cuda(), torch.ones(8, 4, device="cuda")
-    scaler, before = torch.amp.GradScaler("cuda"), copy.deepcopy(norm.state_dict())
-    rate = torch.ones((), device="cuda")
+    scaler, rate = torch.amp.GradScaler("cuda"), torch.ones((), device="cuda")
 
     def step():
         scaler.scale(norm(static).square().mean() * rate).backward()
         norm.zero_grad()
 
-    for _ in range(3):
-        step()
-        if kind == "a rate that changes":
-            rate.mul_(0.5)
-    replay = captured(step)
-    if kind == "restored":
-        norm.load_state_dict(before)
+    with unchanged(norm) if kind == "restored" else nullcontext():
+        for _ in range(3):
+            step()
+            if kind == "a rate that changes":
+                rate.mul_(0.5)
+        replay = captured(step)
     replay()
 
 
@@ -398,7 +382,6 @@ PROGRAMS = [  # what is told of a program, and its argument then; and one with w
     ("race", branches, False, True),
     ("race", pinned, False, True),
     ("outside of the graph", default_stream, True, False),
-    ("value of the capture", attribute, True, False),
     ("value of the capture", one_graph_for_each, True, False),
     ("value of the capture", a_rate_of_the_steps_own, "epsilon", "steps"),
     ("value of the capture", rate, "number", "cuda"),
