@@ -1,4 +1,4 @@
-"""preflight names each fault with its line, is silent about good steps, and changes nothing.
+"""preflight names each fault with its line, and is silent about good steps.
 
 On the CPU its tensors stand in for the GPU's (device="cpu"); copies between the two need a GPU.
 """

@@ -5,6 +5,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.cpu_graph.conformance.common import READ, captured, ones
 from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.sameness import warmed_up
 
 HERE = [True, "cuda:0", False]
 
@@ -109,11 +110,7 @@ def asks(name, callback, question, gives, capture):
             told.append(question(tensor))
 
         if capture:
-            side = torch.cuda.Stream()  # where leaves are first used, as in a warm-up
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                callback(lambda tensor: None)
-            torch.cuda.current_stream().wait_stream(side)
+            warmed_up(callback, lambda tensor: None)  # leaves are first used on a side stream
             captured(lambda: callback(ask))
         else:
             callback(ask)

@@ -31,8 +31,7 @@ def in_capture(name, gives, ask, shows=None):
         pinned = torch.ones(4).pin_memory()
         return captured(lambda: ask(x, host, pinned))()
 
-    asks.__name__ = name
-    program(gives, shows)(asks)
+    programs(**{name: (gives, asks, shows)})
 
 
 TWO = ["RuntimeError: Expected all tensors to be on the same device"]

@@ -1,10 +1,12 @@
 """Networks: forward and backward pass in one graph, in training and in evaluation."""
 
+from functools import partial
+
 import torch
 from torch import nn
 
 from tests.cpu_graph.conformance.common import captured
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.outcomes import programs
 from tests.cpu_graph.conformance.sameness import TURNS, Inputs, alike, tensors, warmed_up
 
 RNN_BACKWARD = ["RuntimeError: cudnn RNN backward can only be called in training mode"]
@@ -34,8 +36,6 @@ def trains_as_eager(make, feed, train):
 
     def step(inputs):
         results = tensors(network(getattr(inputs, feed)))
-        if not parameters:
-            return results
         loss = sum(result.pow(2).sum() for result in results)
         return [*results, *torch.autograd.grad(loss, parameters)]
 
@@ -57,10 +57,7 @@ def trains_as_eager(make, feed, train):
 
 for _name, (_make, _feed) in NETWORKS.items():
     for _train in (False, True):
-
-        def _run(make=_make, feed=_feed, train=_train):
-            return trains_as_eager(make, feed, train)
-
-        _run.__name__ = f"{_name}_in_{'training' if _train else 'evaluation'}"
-        _is_cudnn = _name in ("lstm", "lstm_both_ways", "gru", "rnn")
-        program(RNN_BACKWARD if _is_cudnn and not _train else True)(_run)
+        _where = "training" if _train else "evaluation"
+        _gives = RNN_BACKWARD if _name in ("lstm", "gru") and not _train else True
+        _row = _gives, partial(trains_as_eager, _make, _feed, _train)
+        programs(**{f"{_name}_in_{_where}": _row})

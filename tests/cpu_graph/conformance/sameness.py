@@ -6,7 +6,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tests.cpu_graph.conformance.common import captured
-from tests.cpu_graph.conformance.outcomes import program
+from tests.cpu_graph.conformance.outcomes import programs
 
 KINDS = {
     "x": lambda: torch.rand(4, 3) + 0.5,
@@ -74,9 +74,4 @@ def replays_as_eager(function, inputs):
 def same(**functions):
     """Programs, one for each function of the inputs: a replay gives what eager gives."""
     for name, function in functions.items():
-
-        def run(function=function):
-            return replays_as_eager(function, Inputs())
-
-        run.__name__ = name
-        program(True)(run)
+        programs(**{name: (True, lambda function=function: replays_as_eager(function, Inputs()))})

@@ -3,8 +3,10 @@
 import torch
 from torch.optim import SGD, Adam, AdamW
 
+from helpers.capture import unchanged
 from tests.cpu_graph.conformance.common import ERROR, LOST, READ, SINCE_2_13, captured, layer, ones
 from tests.cpu_graph.conformance.outcomes import program, programs
+from tests.cpu_graph.conformance.sameness import warmed_up
 
 
 def gradient_after_three(gradient, zero=None):
@@ -91,17 +93,8 @@ def equal_to_eager(make, **options):
             optimizer.step()
             return loss.detach()
 
-        start = {name: value.clone() for name, value in net.state_dict().items()}
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            step()
-        torch.cuda.current_stream().wait_stream(side)
-        net.load_state_dict(start)
-        for state in optimizer.state.values():
-            for value in state.values():
-                if isinstance(value, torch.Tensor):
-                    value.zero_()
+        with unchanged(net, optimizer):
+            warmed_up(step)
         run = captured(step) if graph else step
         torch.cuda.manual_seed(1)
         found = []
