@@ -194,7 +194,7 @@ class StepCheck:
             log = OpLog(self.written, self.before, self.as_gpu.ran)
             stack.enter_context(self._host_calls())
             if self.gpu == "cuda":
-                self.joins = stack.enter_context(joins(self._stream_found))
+                self.joins = stack.enter_context(joins(self.found))
             else:
                 stack.enter_context(self.as_gpu)
             stack.enter_context(state)
@@ -214,9 +214,6 @@ class StepCheck:
                 what = f"{name} of {type(optimizer).__name__} was {old!r}, then {now[name]!r}"
                 self.note("frozen number", what, fix=judge.fix_of_setting(name))
         self.settings[id(optimizer)] = now
-
-    def _stream_found(self, rule: str, what: str, line: Line) -> None:
-        self.found(rule, line, what)
 
     def run_plainly(self, step: Callable[[], Any]) -> None:
         """Run the step under sync debug mode alone: below a dispatch mode, some operators take a

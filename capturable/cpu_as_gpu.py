@@ -30,6 +30,7 @@ CPU_READERS = {  # these check values on the CPU, and not on a GPU
     getattr(owner, name) for owner in (torch, torch.Tensor) for name in ("quantile", "nanquantile")
 }
 CPU_READS = ("aten::lift_fresh", "aten::_local_scalar_dense", "aten::equal")  # of these functions
+MADE_AND_COPIED = "a tensor that the step makes on the CPU is copied to the GPU"
 DEVICES = "_get_capturable_supported_devices"  # of torch.optim (tried on torch 2.11 to 2.15)
 
 
@@ -55,7 +56,7 @@ class CpuAsGpu(TorchFunctionMode):
         self.quiet = _reads_that_would_not_wait(func, args, kwargs, making)
         moved = func in MOVERS and self._moves(*args, **kwargs)
         if moved:
-            self._note("copy", "a tensor that the step makes on the CPU is copied to the GPU")
+            self._note("copy", MADE_AND_COPIED, MADE_HERE)
         try:
             result = func(*args, **kwargs)
         finally:
@@ -66,10 +67,10 @@ class CpuAsGpu(TorchFunctionMode):
             self.on_host.pop(storage_address(result), None)
         return result
 
-    def _note(self, rule: str, what: str) -> None:
+    def _note(self, rule: str, what: str, fix: str | None = None) -> None:
         note = self.note()
         if note is not None:
-            note(rule, what, fix=MADE_HERE)
+            note(rule, what, fix=fix)
 
     def _moves(self, tensor: torch.Tensor, *to: Any, **options: Any) -> bool:
         """Whether a tensor of the CPU is moved to a device, or to that of a tensor on the GPU."""
@@ -130,32 +131,25 @@ class StandInAsGpu(CpuAsGpu):
         """Make a tensor from Python data, which on the GPU is a copy."""
         result = super().__torch_function__(func, types, args, kwargs)
         data = args[-1] if args else (kwargs or {}).get("data")
-        note = self.note()
-        made = not isinstance(data, torch.Tensor) and result.numel() and not self.is_host(result)
-        if note is not None and made:
-            note("copy", "a tensor is made from Python data on the CPU", fix=MADE_HERE)
+        if not isinstance(data, torch.Tensor) and result.numel() and not self.is_host(result):
+            self._note("copy", "a tensor is made from Python data on the CPU", MADE_HERE)
         return result
 
     def _judge_move(
         self, tensor: torch.Tensor, result: torch.Tensor, to: tuple, options: dict
     ) -> None:
         """Note a copy between CPU and GPU that makes the CPU wait."""
-        note = self.note()
         moved = self.is_host(tensor) != self.is_host(result)
         asked = options.get("non_blocking", False) or any(flag is True for flag in to)
-        if note is None or not moved or (asked and self.is_pinned(tensor)):
+        if not moved or (asked and self.is_pinned(tensor)):
             return
         if not self.is_host(tensor):
             if not asked:
-                note("sync", "data is copied from GPU to CPU")
+                self._note("sync", "data is copied from GPU to CPU")
         elif storage_address(tensor) in self.on_host:
-            note(
-                "copy",
-                "a tensor that the step makes on the CPU is copied to the GPU",
-                fix=MADE_HERE,
-            )
+            self._note("copy", MADE_AND_COPIED, MADE_HERE)
         else:
-            note("copy", "data is copied from CPU to GPU")
+            self._note("copy", "data is copied from CPU to GPU")
 
     def is_host(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is on the CPU."""

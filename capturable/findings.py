@@ -1,6 +1,5 @@
-"""Findings: what preflight found, as text, HTML or JSON."""
+"""Findings: what preflight found, as text or JSON."""
 
-import html
 import json
 import platform
 from collections import Counter
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple
 
 from capturable.rules import KINDS, RULES
 
-COLUMNS = ("rule", "line", "found", "fix", "level")
 PLACES = {
     "cpu": "the CPU, in place of a GPU",
     "stand-in": "the stand-in for CUDA graphs, in place of a GPU",
@@ -146,14 +144,9 @@ class Findings(list[Finding]):
         return "\n".join(parts)
 
     def __repr__(self) -> str:
-        """Text for a terminal: the listing, and what was looked at."""
+        """Text for a terminal, or below a notebook's cell: the listing, and what was looked at."""
         parts = [self.listing] + ([""] if self and self.report else [])
         return "\n".join(parts + ([str(self.report)] if self.report else []))
-
-    def _repr_html_(self) -> str:
-        rows = "".join(_row("td", finding[: len(COLUMNS)]) for finding in self)
-        table = f"<table>{_row('th', COLUMNS)}{rows}</table>" if self else "no findings"
-        return table + (f"<p>{html.escape(str(self.report))}</p>" if self.report else "")
 
 
 def short(file: str) -> str:
@@ -169,7 +162,3 @@ def short(file: str) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _row(tag: str, cells: Iterable[object]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"

@@ -13,11 +13,11 @@ from capturable.user_lines import Line
 class Joins:
     """The order that events make between streams, each known by a number; main is the step's own.
 
-    found(rule, what, line) is called for work that the capture would not see, and at the end, by
+    found(rule, line, what) is called for work that the capture would not see, and at the end, by
     left(), for streams whose work nobody waited for.
     """
 
-    def __init__(self, main: int, found: Callable[[str, str, Line], None]) -> None:
+    def __init__(self, main: int, found: Callable[[str, Line, str], None]) -> None:
         self.main, self.found = main, found
         self.work = {main: 0}  # how many operators ran on a stream
         self.knows = {main: {}}  # stream -> {stream: how much of its work it has waited for}
@@ -26,11 +26,8 @@ class Joins:
     def ran(self, stream: int, line: Line) -> None:
         """An operator runs on a stream."""
         if stream not in self.work and self.main not in self.knows.get(stream, {}):
-            self.found(
-                "stream",
-                "a side stream works without having waited for the step's own stream",
-                line,
-            )
+            what = "a side stream works without having waited for the step's own stream"
+            self.found("stream", line, what)
         self.work[stream] = self.work.get(stream, 0) + 1
         self.lines[stream] = line
 
@@ -48,29 +45,25 @@ class Joins:
         """The step is over."""
         for stream, work in self.work.items():
             if stream != self.main and self.knows[self.main].get(stream, 0) < work:
-                self.found(
-                    "stream",
-                    "the step's own stream does not wait for this work",
-                    self.lines[stream],
-                )
+                what = "the step's own stream does not wait for this work"
+                self.found("stream", self.lines[stream], what)
 
 
 @contextmanager
-def joins(found: Callable[[str, str, Line], None]) -> Iterator[Joins]:
+def joins(found: Callable[[str, Line, str], None]) -> Iterator[Joins]:
     """Joins of the current CUDA stream, told of every event that is recorded or waited for."""
-    seen, events = Joins(_current(), found), {}
+    seen, events = Joins(torch.cuda.current_stream().cuda_stream, found), {}
 
     def record(event, stream=None):
-        events[id(event)] = (
-            event,
-            seen.recorded(_current() if stream is None else stream.cuda_stream),
-        )
-        return recorded(event) if stream is None else recorded(event, stream)
+        stream = stream or torch.cuda.current_stream()
+        events[id(event)] = event, seen.recorded(stream.cuda_stream)
+        return recorded(event, stream)
 
     def wait(event, stream=None):
+        stream = stream or torch.cuda.current_stream()
         _, known = events.get(id(event), (event, {}))
-        seen.waited(_current() if stream is None else stream.cuda_stream, known)
-        return waited(event) if stream is None else waited(event, stream)
+        seen.waited(stream.cuda_stream, known)
+        return waited(event, stream)
 
     recorded, waited = torch.cuda.Event.record, torch.cuda.Event.wait
     with ExitStack() as stack:
@@ -78,7 +71,3 @@ def joins(found: Callable[[str, str, Line], None]) -> Iterator[Joins]:
         stack.enter_context(patch.object(torch.cuda.Event, "wait", wait))
         yield seen
     seen.left()
-
-
-def _current():
-    return torch.cuda.current_stream().cuda_stream

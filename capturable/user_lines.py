@@ -20,7 +20,6 @@ OURS = str(Path(__file__).parent) + os.sep
 STAND_IN = "cpu_graph"  # which is no code of the user's, wherever it is installed
 STANDARD = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
-LIBRARIES: tuple[str, ...] = ()  # further folders that hold libraries
 WRAPPERS = ("utils/_", "_compile.py", "_dynamo/", "_ops.py")  # of torch, in front of everything
 
 
@@ -64,7 +63,7 @@ def is_installed(file: str) -> bool:
     """Whether a source file belongs to an installed package."""
     if "site-packages" in file or "dist-packages" in file:
         return True
-    return file.startswith((*INSTALLED, *LIBRARIES, *_targets()))
+    return file.startswith((*INSTALLED, *_targets()))
 
 
 @functools.cache

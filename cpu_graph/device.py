@@ -50,7 +50,6 @@ class Device:
         self.of_thread = OfThread()
         self.lock = RLock()  # one launch at a time
         self.asked = Asked()
-        self.pools = []  # of use_mem_pool blocks, the innermost last
         self.in_backward = False
         self.in_range = False  # whether torch's check of a quantile's range is left out
 
@@ -123,7 +122,7 @@ class Device:
         if kind == "cpu":
             return torch.empty_strided(shape, stride, dtype=dtype)
         capture = self.capture if self.capturing() else None
-        pool = capture.pool if capture else self.eager_pool(kind)
+        pool = capture.pool if capture else None
         size = rounded(shape, stride, dtype)
         if size >= NO_GPU_HAS:
             raise out_of_memory(size)
@@ -145,10 +144,6 @@ class Device:
         tensor = self.memory.tensor(block, shape, stride, dtype)
         block.uncomputed = capture
         return tensor
-
-    def eager_pool(self, kind):
-        """The pool that use_mem_pool names, or None for the common one."""
-        return self.pools[-1] if self.pools and kind == "cuda" else None
 
     def overwrite(self, stale, capture):
         """Poison freed memory that a real allocator might have split or joined: now, or by a

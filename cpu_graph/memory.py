@@ -92,14 +92,14 @@ class Place:
     def view(self):
         """The tensor's memory."""
         view = torch.empty(0, dtype=self.dtype).set_(self.block.storage, *self.where)
-        return with_lazy_bits(view, self)
+        return with_lazy_bits(view, self.conjugate, self.negative)
 
 
-def with_lazy_bits(view, place):
-    """A view with the lazy conjugate and sign of a place."""
-    if place.conjugate:
+def with_lazy_bits(view, conjugate, negative):
+    """A view with a lazy conjugate and a lazy sign, if they are asked for."""
+    if conjugate:
         view = torch._conj(view)
-    return torch._neg_view(view) if place.negative else view
+    return torch._neg_view(view) if negative else view
 
 
 class Memory:

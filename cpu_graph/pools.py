@@ -1,6 +1,5 @@
 """Pools that user code holds: torch.cuda.MemPool."""
 
-from contextlib import contextmanager
 from itertools import count
 
 from cpu_graph.errors import MissingAttribute, NotModelled
@@ -9,9 +8,7 @@ ids = count(1)  # a graph's own pool is (n, 0), one with a handle (0, n)
 
 
 class MemPool:
-    """torch.cuda.MemPool: the name of a pool, for captures and for use_mem_pool."""
-
-    stand_in = None  # the device of the stand-in in force
+    """torch.cuda.MemPool: the name of a pool, for captures."""
 
     def __init__(self, allocator=None, use_on_oom=False, no_split=False):
         if allocator is not None:
@@ -20,16 +17,3 @@ class MemPool:
 
     def __getattr__(self, name):
         raise MissingAttribute(f"MemPool.{name} is not modelled.")
-
-
-@contextmanager
-def use_mem_pool(pool, device=None):
-    """torch.cuda.use_mem_pool: eager tensors of the block come from the pool."""
-    stand_in = MemPool.stand_in
-    if stand_in.capture:
-        raise NotModelled("torch.cuda.use_mem_pool in a capture is not modelled.")
-    stand_in.pools.append(pool.id)
-    try:
-        yield
-    finally:
-        stand_in.pools.pop()

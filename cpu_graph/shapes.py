@@ -154,15 +154,7 @@ def zeros_like(given):
         offset = tensor.storage_offset() - begins // tensor.itemsize
         zeros = torch.empty(0, dtype=tensor.dtype)
         zeros = zeros.set_(memory[pointer], offset, tensor.shape, tensor.stride())
-        yield with_lazy_bits(zeros, Lazy(tensor))
-
-
-class Lazy:
-    """The lazy conjugate and sign of a tensor."""
-
-    def __init__(self, tensor):
-        self.conjugate = tensor.is_conj()
-        self.negative = tensor.is_neg()
+        yield with_lazy_bits(zeros, tensor.is_conj(), tensor.is_neg())
 
 
 def remembered(results, numbers):

@@ -28,7 +28,7 @@ from cpu_graph.methods import TYPES
 from cpu_graph.nodes import Node, unseen
 from cpu_graph.operators import Operators
 from cpu_graph.placement import GPU, place
-from cpu_graph.pools import MemPool, ids, use_mem_pool
+from cpu_graph.pools import MemPool, ids
 from cpu_graph.saving import locations
 from cpu_graph.streams import Event, Stream, TorchEvent, TorchStream, external_stream
 
@@ -133,7 +133,7 @@ def cpu_graphs():
         if hasattr(torch._C, "_override_stale_capture_stream"):  # since 2.15
             override = torch._C._override_stale_capture_stream()
             stack.callback(torch._C._set_override_stale_capture_stream, override)
-        for cls in (CUDAGraph, Stream, Event, Generator, MemPool, InputLiveness):
+        for cls in (CUDAGraph, Stream, Event, Generator, InputLiveness):
             stack.enter_context(patch.object(cls, "stand_in", device))
         for target, name, value in replacements(device):
             stack.enter_context(patch.object(target, name, value, create=not hasattr(target, name)))
@@ -166,8 +166,8 @@ def replacements(device):
         (cuda, refused(cuda, names)),
         (cuda, legacy_types(device)),
         (cuda.random, RANDOM),
-        (cuda.memory, {"empty_cache": names["empty_cache"], "use_mem_pool": use_mem_pool}),
-        (cuda.memory, refused(cuda.memory, names | {"use_mem_pool": use_mem_pool})),
+        (cuda.memory, {"empty_cache": names["empty_cache"]}),
+        (cuda.memory, refused(cuda.memory, names)),
         (cuda.memory, {name: not_modelled(f"torch.cuda.memory.{name}") for name in HISTORY}),
         (torch.accelerator, same),
         (torch.accelerator, refused(torch.accelerator, same)),
@@ -192,7 +192,6 @@ def replacements(device):
     yield from beside(device)
     # RNNs then leave their weights apart
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
-    yield cuda, "use_mem_pool", use_mem_pool
     yield torch, "Stream", TorchStream
     yield torch, "Event", TorchEvent
     yield torch.jit, "trace", not_modelled("torch.jit.trace")

@@ -113,7 +113,7 @@ def test_what_follows_from_a_shape_or_a_size_is_no_finding_of_its_own():
 
 def test_streams_are_joined_by_events():
     rows = []
-    joins = Joins("main", lambda rule, what, line: rows.append((line, what.split()[-1])))
+    joins = Joins("main", lambda rule, line, what: rows.append((line, what.split()[-1])))
     joins.ran("main", 1)
     joins.ran("side", 2)  # has not waited
     joins.waited("main", joins.recorded("side"))
