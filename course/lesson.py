@@ -181,9 +181,8 @@ def play(cell: Cell) -> None:
     recording = current().recording
     assert _history is not None, "lesson() has opened it"
     recorded_cell, other_tools = _history.allows(cell, recording)
-    if (
-        recorded_cell.outputs or other_tools
-    ):  # one that only defines something shows nothing, as live
+    # a cell that only defines something shows nothing, as live
+    if recorded_cell.outputs or other_tools:
         about = recording.about
         line = f"recorded on {about['gpu']}, torch {about['torch']}, {about['date']}"
         for tool, (then, now) in other_tools.items():

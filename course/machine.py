@@ -19,6 +19,7 @@ from packaging.version import Version
 from course import ranks
 from course.paths import NOTEBOOKS, LessonError
 
+NEEDS_GPU = "needs a CUDA GPU, and torch sees none here (`make doctor` says why)."
 RANKS_SHARE_GPU = (2, 30)  # from this version of NCCL on, several ranks can share a GPU
 EXTRAS = {  # import name: extra of the project
     "cuda.core": "core",

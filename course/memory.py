@@ -26,13 +26,10 @@ def free_gpu_memory() -> str:
     reserves: libraries such as cuBLAS keep some.
     """
     shell = get_ipython()
-    names = [
-        name
-        for name, value in shell.user_ns.items()
-        if not name.startswith("_") and holds_gpu(value)
-    ]
-    for name in names:
-        del shell.user_ns[name]
+    holders = [name for name, value in shell.user_ns.items() if holds_gpu(value)]
+    for name in holders:
+        if not name.startswith("_"):
+            del shell.user_ns[name]
     shell.displayhook.flush()  # Out[...] keeps what was shown
     gc.collect()
     torch.cuda.empty_cache()

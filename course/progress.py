@@ -66,12 +66,8 @@ def write_page() -> None:
     """Write my_lessons/00_progress.md, all lessons with their solved exercises."""
     solved = dict(progress())
     marks = [done for asked in solved.values() for done in asked.values()]
-    lines = [
-        f"# {sum(marks)} of {len(marks)} exercises solved",
-        "",
-        "| lesson | exercises |",
-        "|-|-|",
-    ]
+    head = f"# {sum(marks)} of {len(marks)} exercises solved"
+    lines = [head, "", "| lesson | exercises |", "|-|-|"]
     for path in lessons():
         signs = " ".join("✓" if done else "○" for done in solved[lesson_name(path)].values())
         lines.append(f"| [{title(path)}]({path.name}) | {signs} |")

@@ -80,9 +80,8 @@ def without_styles(html: str) -> str:
 
 def gpus_of_lesson(notebook: nbformat.NotebookNode) -> int:
     """The GPUs that a lesson asks for where it opens: 1, or what lesson(..., gpus=2) says."""
-    return int(
-        (re.findall(r"^lesson\(.*gpus=(\d+)", notebook.cells[1].source, re.MULTILINE) or [1])[0]
-    )
+    asked = re.search(r"^lesson\(.*gpus=(\d+)", notebook.cells[1].source, re.MULTILINE)
+    return int(asked[1]) if asked else 1
 
 
 def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording] = ()) -> str:
@@ -118,9 +117,8 @@ def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str
     for trace, file in files.items():
         cell = min(code, key=lambda cell: trace_match_distance(trace, cell.source))
         path = TRACES / REFERENCE_GPU / name / file
-        link = (
-            f"[{trace}.json.gz](../{path.relative_to(ROOT)}) ({path.stat().st_size / 1e3:.0f} kB)"
-        )
+        size = f"{path.stat().st_size / 1e3:.0f} kB"
+        link = f"[{trace}.json.gz](../{path.relative_to(ROOT)}) ({size})"
         of_cell.setdefault(cell.id, []).append(link)
     for id, links in of_cell.items():
         where = next(number for number, cell in enumerate(notebook.cells) if cell.id == id) + 1

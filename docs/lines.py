@@ -20,26 +20,14 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from course.paths import ROOT
 
-BESIDES = {  # tokens that make no line of code
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
 DESCRIBED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def lines_of_code(source: str) -> int:
     """How many lines of a module hold code: no comment, docstring or blank line."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    code = {
-        line
-        for token in tokens
-        if token.type not in BESIDES
-        for line in range(token.start[0], token.end[0] + 1)
-    }
+    kept = [token for token in tokens if token.string.strip() and token.type != tokenize.COMMENT]
+    code = {line for token in kept for line in range(token.start[0], token.end[0] + 1)}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, DESCRIBED) and ast.get_docstring(node, clean=False) is not None:
             text = node.body[0]

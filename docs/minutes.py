@@ -55,9 +55,8 @@ def _output_kind(data):
     if "<table" in html:
         return "table", 0
     if 'class="highlight"' in html:
-        return "listing", len(
-            [line for line in "".join(data["text/plain"]).splitlines() if line.strip()]
-        )
+        lines = "".join(data["text/plain"]).splitlines()
+        return "listing", sum(bool(line.strip()) for line in lines)
     return "", 0
 
 

@@ -13,33 +13,26 @@ import nbformat
 
 from course.lessons import PUZZLES, lesson_file, optional, title
 from course.paths import NOTEBOOKS, ROOT, lesson_name
+from course.recordings.recording import recorded_lesson
+from course.touch.capture import animate_capture
 from docs.address import repository, where_to_ask
 from docs.lesson_page import page
 from docs.minutes import stated_minutes
 from docs.played import played, recorded_lessons
 from docs.readme import number
 from docs.search import GALLERY
+from helpers.trace import read_trace
 
 SOURCE = ROOT / "docs/_build/source"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
-# cheat sheet, found on the way, glossary, originals
-REFERENCES = sorted(path.relative_to(ROOT) for path in ROOT.glob("docs/*.md"))
-REFERENCES += [
-    Path(f"{room}/README.md") for room in ("capturable", "cpu_graph", "examples", "trace_report")
+# cheat sheet, found on the way, glossary, originals; then what the rooms say of themselves
+REFERENCES = [
+    path.relative_to(ROOT)
+    for room in ("docs", "capturable", "cpu_graph", "examples", "trace_report")
+    for path in sorted(ROOT.glob(f"{room}/*.md"))
 ]
-REFERENCES += [
-    Path("capturable/RULES.md"),
-    Path("cpu_graph/OPERATORS.md"),
-    Path("cpu_graph/LIMITS.md"),
-    Path("trace_report/AGAINST_TIMINGS.md"),
-]
-TEXTS = [
-    Path("CONTRIBUTING.md"),
-    Path("CHANGELOG.md"),
-    Path("traces/README.md"),
-    *REFERENCES,
-    *RESULTS,
-]
+ABOUT = [Path("CONTRIBUTING.md"), Path("CHANGELOG.md"), Path("traces/README.md")]
+TEXTS = [*ABOUT, *REFERENCES, *RESULTS]
 ROOMS = {  # what has a reference
     "helpers": "what lessons teach with",
     "capturable": "preflight and explain, for your own code",
@@ -58,21 +51,16 @@ def write_pages(folder: Path = SOURCE) -> None:
         _write(folder / text, READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / text).read_text()))
     _write(folder / "notebooks/solutions/index.md", SOLUTIONS)
     _write(folder / "api.md", api_pages())
-    moving = ""
     lessons = played(recorded_lessons())
     for path in [*lessons, *(path.parent / "solutions" / path.name for path in lessons)]:
-        notebook = page(path, lessons.get(path))
-        moving = moving or animation_html(notebook)
-        _write(folder / path.relative_to(ROOT), nbformat.writes(notebook))
+        _write(folder / path.relative_to(ROOT), nbformat.writes(page(path, lessons.get(path))))
     for path in puzzle_notebooks():
         _write(folder / path.relative_to(ROOT), path.read_text(encoding="utf-8"))
     readme = READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / "README.md").read_text())
     _write(folder / "README.md", BADGES.sub("", readme))
-    _write(folder / "index.md", front_page(readme, moving) + site_contents())
-    _write(
-        folder / "explain.md",
-        EXPLAIN.format(gallery=lesson_file(GALLERY).name, ask=where_to_ask(repository())),
-    )
+    _write(folder / "index.md", front_page(readme) + site_contents())
+    explain = EXPLAIN.format(gallery=lesson_file(GALLERY).name, ask=where_to_ask(repository()))
+    _write(folder / "explain.md", explain)
     _write(folder / "404.md", MISSING)
     for path in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
         copy_linked_files(path, folder)
@@ -136,7 +124,7 @@ its check says where your answer differs from the expected one.
 """
 
 
-def front_page(readme: str, picture: str) -> str:
+def front_page(readme: str) -> str:
     """The front page: what the README says first, the picture, and three ways to go on."""
     title, about = readme.split("\n\n")[:2]
     (headline,) = re.findall(r"<!-- headline.*?-->\n(.*?)\n", readme)
@@ -144,18 +132,15 @@ def front_page(readme: str, picture: str) -> str:
     (paths,) = re.findall(r"^\| you \|.*?(?=\n\n)", readme, re.MULTILINE | re.DOTALL)
     start = lesson_file("start_here").name
     words = {"title": title, "about": about, "headline": headline, "offer": offer}
-    moving = f"``````{{raw}} html\n{picture}\n``````"
+    moving = f"``````{{raw}} html\n{animation_html()}\n``````"
     return FRONT.format(picture=moving, start=start, paths=paths, **words)
 
 
-def animation_html(notebook: nbformat.NotebookNode) -> str:
-    """The picture of eager, capture and replay that moves, if a page has it; else ""."""
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            html = output.get("data", {}).get("text/html", "")
-            if "<figure class='capture'" in html:
-                return str(html)
-    return ""
+def animation_html() -> str:
+    """The picture of eager, capture and replay that moves, as its lesson shows it."""
+    recording = recorded_lesson("capture_training_step")
+    traces = {name: read_trace(recording.trace(name)) for name in ("eager", "whole_step")}
+    return str(animate_capture(traces).data)
 
 
 def puzzle_notebooks() -> list[Path]:

@@ -62,12 +62,8 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
             elif text := as_markdown(output):
                 parts.append(text)
     parts.append(next_lesson(path))
-    said = ABOUT.format(
-        gpus=gpus_in_words(about, gpus_of_lesson(notebook)),
-        name=path.name,
-        torch=about["torch"],
-        date=about["date"],
-    )
+    where = gpus_in_words(about, gpus_of_lesson(notebook))
+    said = ABOUT.format(gpus=where, name=path.name, torch=about["torch"], date=about["date"])
     return "\n\n".join([parts[0], said, *parts[1:]]).rstrip() + "\n", charts
 
 

@@ -219,13 +219,8 @@ def lesson_list() -> str:
             if found := prerequisite_numbers(path):
                 facts.append(f"builds on {found}")
             facts += recorded_on(path)
-            lines += [
-                f"**{number(path)} [{title(path)}](../read/{path.stem}.md)**. After "
-                f"it you can {promise}.",
-                "",
-                f"*{'; '.join(facts)}.*",
-                "",
-            ]
+            name = f"**{number(path)} [{title(path)}](../read/{path.stem}.md)**"
+            lines += [f"{name}. After it you can {promise}.", "", f"*{'; '.join(facts)}.*", ""]
     return "\n".join(lines).rstrip()
 
 
@@ -282,13 +277,10 @@ def first_traces() -> list[Trace]:
 
 def chart_metadata(timings: pd.DataFrame, busy_us: dict[str, float]) -> str:
     """The numbers in the picture, µs, as JSON: the picture's metadata, which a test compares."""
-    medians = {
-        lane: quartiles(timings, lane)["median"].round(3).to_dict()
-        for lane in ("host_us", "step_us")
-    }
-    return json.dumps(
-        medians | {"busy_us": {name: round(us, 3) for name, us in busy_us.items()}}, sort_keys=True
-    )
+    lanes = ("host_us", "step_us")
+    medians = {lane: quartiles(timings, lane)["median"].round(3).to_dict() for lane in lanes}
+    rounded = {name: round(us, 3) for name, us in busy_us.items()}
+    return json.dumps(medians | {"busy_us": rounded}, sort_keys=True)
 
 
 def draw(path: Path = PICTURE) -> None:

@@ -67,21 +67,12 @@ def entry(one: causes.CauseEntry) -> dict[str, Any]:
     page = f"notebooks/{lesson_file(lesson).stem}" if lesson else ""
     place = pattern(one.place, re.I) if one.place else None
     told = {key: value for key, value in asdict(one).items() if key != "words"}
-    return told | {
-        "place": place,
-        "page": page,
-        "name": causes.standard_name(one),
-        "names": explain.entry_title(one),
-        "more": explain.lesson_about(one),
-    }
+    names = {"name": causes.standard_name(one), "names": explain.entry_title(one)}
+    return told | names | {"place": place, "page": page, "more": explain.lesson_about(one)}
 
 
 def rules_js() -> str:
     """rules.js: the rules, and what the search knows beside its index."""
-    known = {
-        "explain": rules(),
-        "gallery": f"notebooks/{lesson_file(GALLERY).stem}",
-        "questions": questions(),
-        "synonyms": SYNONYMS,
-    }
+    page = f"notebooks/{lesson_file(GALLERY).stem}"
+    known = {"explain": rules(), "gallery": page, "questions": questions(), "synonyms": SYNONYMS}
     return f"const RULES = {json.dumps(known, separators=(',', ':'), ensure_ascii=False)};\n"

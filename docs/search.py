@@ -35,10 +35,7 @@ def description(text: str) -> dict[str, Any]:
 
 def topics(path: Path) -> str:
     """Index entries, which the search puts first: the lesson's terms of the glossary."""
-    terms = [
-        term
-        for term, lesson in GLOSSARY.findall((ROOT / "docs/glossary.md").read_text())
-        if lesson == path.name
-    ]
+    known = GLOSSARY.findall((ROOT / "docs/glossary.md").read_text())
+    terms = [term for term, lesson in known if lesson == path.name]
     entries = ", ".join(f"! {term}" for term in terms)
     return f"```{{index}} {entries}\n```" if entries else ""

@@ -6,17 +6,15 @@ Without a commit, it reads the lessons as they are now.
 """
 
 import re
-import subprocess
 import sys
-from pathlib import PurePath
 
 import nbformat
 import pandas as pd
 
 from course.lessons import lessons as all_lessons
-from course.paths import ROOT
 from course.recordings.cells import code_cells
 from docs.lesson_page import is_folded
+from docs.lines import sources
 from docs.minutes import STATED, prose
 
 GUESS = re.compile(r"^guess\w* =", re.MULTILINE)
@@ -48,17 +46,11 @@ def weigh(notebook: nbformat.NotebookNode) -> dict[str, float]:
 
 def lessons(commit: str = "") -> dict[str, nbformat.NotebookNode]:
     """The lessons by file stem, now or at a commit."""
-    if not commit:
-        texts = {path.stem: path.read_text() for path in all_lessons()}
+    if commit:
+        found = [one for one in sources(commit) if one[0].match("notebooks/[0-9]*.ipynb")]
+        texts = {path.stem: text for path, text in found}
     else:
-        git = ["git", "-C", str(ROOT)]
-        listed = [*git, "ls-tree", "--name-only", commit, "notebooks/"]
-        names = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
-        texts = {}
-        for name in filter(re.compile(r"notebooks/\d+_\w+\.ipynb").fullmatch, names):
-            show = [*git, "show", f"{commit}:{name}"]
-            shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
-            texts[PurePath(name).stem] = shown
+        texts = {path.stem: path.read_text() for path in all_lessons()}
     return {stem: nbformat.reads(text, as_version=4) for stem, text in sorted(texts.items())}
 
 

@@ -153,11 +153,8 @@ def _status(traces, verdicts, limit):
     shares = {name: trace.summary().idle_share for name, trace in traces.items()}
     over = [name for name in traces if name not in undecided and shares[name] > limit]
     for name in over:
-        print(
-            f"trace_report: {name}: the GPU is idle for {shares[name]:.1%} of "
-            f"a step, more than {limit:.0%}.",
-            file=sys.stderr,
-        )
+        idle = f"idle for {shares[name]:.1%} of a step, more than {limit:.0%}"
+        print(f"trace_report: {name}: the GPU is {idle}.", file=sys.stderr)
     return 2 if undecided else 1 if over else 0
 
 

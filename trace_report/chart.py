@@ -11,7 +11,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from trace_report.lanes import COLOURS, in_unit, sheet, timelines
-from trace_report.shown import host_work, pale_bars_note, shown_step, trace_of_one_step
+from trace_report.shown import (
+    end_us_of,
+    events_of_step,
+    host_work,
+    pale_bars_note,
+    shown_step,
+    trace_of_one_step,
+)
 from trace_report.table import BARS, name_with_caveat, summaries
 from trace_report.trace import Trace
 from trace_report.units import in_words, percent
@@ -105,20 +112,10 @@ def steps(traces: dict[str, Trace]) -> Figure:
         shown[short[name]], events = trace_of_one_step(trace, step)
         binned = f", {events} events in bins" if events else ""
         said.append(f"{trace.steps.name[step]} ({short[name]}{binned})")
-    end_us = max(map(_end_us, shown.values()))
+    end_us = max(end_us_of(events_of_step(trace, 0)) for trace in shown.values())
     shown = {name: _without_short_names(trace, end_us) for name, trace in shown.items()}
     title = f"On one time axis: {', '.join(said)}.{pale_bars_note(shown.values())}"
-    column = timelines(shown, end_us=end_us, title=title)
-    return column[0].figure
-
-
-def _end_us(trace):
-    """When the last event of a trace of one step ends, from the step's start; without any, when
-    the step ends.
-    """
-    events = pd.concat([trace.annotations, trace.launches, trace.waits, trace.gpu])
-    end_us = (trace.steps if events.empty else events).end_us.max() - trace.steps.start_us[0]
-    return max(end_us, 0.001)  # of events of no length
+    return timelines(shown, title=title)[0].figure
 
 
 def _without_short_names(trace, end_us):

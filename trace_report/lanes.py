@@ -140,9 +140,8 @@ def _draw(axes, part, end):
 
 def _lane(axes, row, events, colour, **style):
     style = {"facecolor": COLOURS[colour], "edgecolor": COLOURS[colour], "linewidth": 0.6} | style
-    axes.broken_barh(
-        list(zip(events.at_us, events.dur_us, strict=True)), (row - 0.35, 0.7), **style
-    )
+    bars = list(zip(events.at_us, events.dur_us, strict=True))
+    axes.broken_barh(bars, (row - 0.35, 0.7), **style)
 
 
 def _draw_ranges(axes, ranges, end):

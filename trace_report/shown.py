@@ -38,12 +38,8 @@ def trace_of_one_step(trace: Trace, step: int) -> tuple[Trace, int]:
     Its GPU work counts wherever it runs. What other steps launched is of step -1, as far as it runs
     meanwhile. Operators outside of any record_function range count as ranges of the host.
     """
-    tables = {
-        "annotations": outermost(host_side(trace)),
-        "launches": trace.launches,
-        "waits": trace.waits,
-        "gpu": trace.gpu,
-    }
+    tables = {"launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
+    tables["annotations"] = outermost(host_side(trace))
     tables = {name: rows[rows.step == step].assign(step=0) for name, rows in tables.items()}
     start_us = trace.steps.start_us[step]
     ends = [rows.end_us.max() for rows in tables.values() if len(rows)]
@@ -67,11 +63,8 @@ def trace_of_one_step(trace: Trace, step: int) -> tuple[Trace, int]:
 
 def pale_bars_note(alone: Iterable[Trace]) -> str:
     """What the pale bars in a picture of these traces of one step are; "" if it has none."""
-    return (
-        " Pale: what other steps launched."
-        if any((one.gpu.step < 0).any() for one in alone)
-        else ""
-    )
+    others = any((one.gpu.step < 0).any() for one in alone)
+    return " Pale: what other steps launched." if others else ""
 
 
 def events_of_step(trace: Trace, step: int) -> dict[str, pd.DataFrame]:

@@ -47,11 +47,8 @@ def timeline_data(traces: dict[str, Trace], step: int) -> dict:
     )
     variants = [[name, _bars(own, list(lanes))] for name, own in rows.items()]
     end = round(float(max([0, *(every.at_us + every.dur_us)])), 3) or 1.0  # nothing, or no length
-    return {
-        "lanes": [[lane, COLOURS[lanes[lane]]] for lane in lanes],
-        "end": end,
-        "variants": variants,
-    }
+    coloured = [[lane, COLOURS[name]] for lane, name in lanes.items()]
+    return {"lanes": coloured, "end": end, "variants": variants}
 
 
 def _rows(trace, step):
@@ -86,10 +83,8 @@ def _bars(rows, lanes):
         other = row.step < 0
         more = "; launched outside of this step" if other else more
         where = "on the host" if row.lane in HOST else f"on {row.lane}"
-        said = (
-            f"{in_words(row.dur_us)} {where}, from {in_words(row.at_us)} to "
-            f"{in_words(row.at_us + row.dur_us)}{more}."
-        )
+        begin, end = in_words(row.at_us), in_words(row.at_us + row.dur_us)
+        said = f"{in_words(row.dur_us)} {where}, from {begin} to {end}{more}."
         times = round(float(row.at_us), 3), round(float(row.dur_us), 3)
         bars.append([lanes.index(row.lane), *times, row.name, said, partners, other])
     return bars

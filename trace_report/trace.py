@@ -123,13 +123,9 @@ class Trace:
         calls that wait for the GPU; everything else: Python, PyTorch's dispatcher, autograd.
         """
         steps = self.per_step()
-        return pd.DataFrame(
-            {
-                "launch calls": steps.launch_calls_us,
-                "waiting": steps.wait_us,
-                "everything else": steps.host_issue_us - steps.launch_calls_us,
-            }
-        )
+        times = {"launch calls": steps.launch_calls_us, "waiting": steps.wait_us}
+        others_us = steps.host_issue_us - steps.launch_calls_us
+        return pd.DataFrame(times | {"everything else": others_us})
 
     def start_us(self, step: int) -> float:
         """When a step begins on the host. Raises IndexError without such a step."""

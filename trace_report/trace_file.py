@@ -119,12 +119,8 @@ def _tables(events, needs_gpu):
     calls = host[host.category.isin(["cuda_runtime", "cuda_driver"])]
     launches = calls[named(calls, LAUNCH) | calls.correlation.isin(gpu.correlation.dropna())]
     launches = launches.assign(graph=named(launches, ".*GraphLaunch"))
-    tables = {
-        "cpu_ops": host[host.category == "cpu_op"],
-        "annotations": annotations,
-        "launches": launches,
-        "waits": calls[named(calls, ".*Synchronize")],
-    }
+    tables = {"cpu_ops": host[host.category == "cpu_op"], "annotations": annotations}
+    tables |= {"launches": launches, "waits": calls[named(calls, ".*Synchronize")]}
     tables = {name: _in_steps(table, steps) for name, table in tables.items()}
     gpu = _join(gpu, tables["launches"])
     return {"steps": steps.assign(step=steps.index), "gpu": gpu, **tables}

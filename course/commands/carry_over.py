@@ -81,7 +81,8 @@ def _carried(path: Path, base: Path) -> bool:
         raise RefusedError(f"{path.stem} has another recording now than there")
     content = json.loads(text)
     file = lesson_file(path.stem)
-    then = program(code_cells(_notebook(_lesson_in(base, file))), base)
+    there = lesson_file(path.stem, base / NOTEBOOKS.relative_to(ROOT))
+    then = program(code_cells(_notebook(there)), base)
     if found := stale(_notebook(file), Recording.of(path, content | then)):
         raise RefusedError(f"{path.stem} has changed since: {'; '.join(found)}")
     now = program(code_cells(_notebook(file)))
@@ -108,12 +109,6 @@ def _carried(path: Path, base: Path) -> bool:
 
 def _notebook(file: Path) -> nbformat.NotebookNode:
     return nbformat.read(file, as_version=4)
-
-
-def _lesson_in(base: Path, file: Path) -> Path:
-    """A lesson's notebook in another copy of the project, where its number may be another."""
-    name = re.sub(r"^\d+_", "", file.name)
-    return next((base / NOTEBOOKS.relative_to(ROOT)).glob(f"[0-9]*_{name}"))
 
 
 @contextmanager

@@ -14,11 +14,9 @@ from course.recordings.recording import Recording, program, reading, stale
 
 def recorded() -> list[Path]:
     """All recordings in traces/ but the learner's own."""
-    return sorted(
-        path
-        for path in TRACES.glob("*/*.json")
-        if path.parent.name != "local" and path.name != CONFORMANCE.name
-    )
+    own = TRACES / "local"
+    paths = sorted(TRACES.glob("*/*.json"))
+    return [path for path in paths if path.parent != own and path.name != CONFORMANCE.name]
 
 
 def changed_tools(path: Path) -> list[str]:

@@ -52,11 +52,9 @@ def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
             there = (
                 f"There is a new {short(path)}, but {short(mine)} is yours: rename it to get both."
             )
-            said.append(
-                f"{short(moved[name])} is yours: it is now {short(mine)}. {there}"
-                if name in moved
-                else there
-            )
+            if name in moved:
+                there = f"{short(moved[name])} is yours: it is now {short(mine)}. {there}"
+            said.append(there)
     with replacing(copy / ".origins.json") as file:
         file.write_text(json.dumps(origins, indent=1))
     return said

@@ -25,7 +25,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from course.files import SavingError, replacing
 from course.lesson import RECORD_TO
 from course.lessons import lessons
-from course.machine import NeedsMore, machine
+from course.machine import NEEDS_GPU, NeedsMore, machine
 from course.paths import ROOT, TRACES, lesson_name
 from course.recordings.cells import code_cells, handed_on
 from course.recordings.recording import Recording, program, reading, trace_name, written
@@ -93,10 +93,8 @@ def attempt(path: Path) -> tuple[bool, str]:
     except (SavingError, TypeError) as error:
         problem = str(error)
     else:
-        return (
-            True,
-            f"recorded in {about['seconds']} s, peak GPU memory {about['peak_gpu_mib']} MiB",
-        )
+        memory = f"peak GPU memory {about['peak_gpu_mib']} MiB"
+        return True, f"recorded in {about['seconds']} s, {memory}"
     return False, f"failed, so its earlier recording stays.\n  {problem}"
 
 
@@ -212,11 +210,8 @@ def provenance() -> dict:
     for package in EXTRAS:
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
-    return machine() | {
-        "gpus": torch.cuda.device_count(),
-        "date": str(datetime.date.today()),
-        "versions": versions,
-    }
+    today = str(datetime.date.today())
+    return machine() | {"gpus": torch.cuda.device_count(), "date": today, "versions": versions}
 
 
 def gpu_slug() -> str:
@@ -230,10 +225,7 @@ def main(names: list[str]) -> int:
     Returns 1 if one failed, 2 if nothing could be tried, 130 if interrupted.
     """
     if not torch.cuda.is_available():
-        print(
-            "Recording needs a CUDA GPU, and torch sees none here (`make doctor` says why).",
-            file=sys.stderr,
-        )
+        print(f"Recording {NEEDS_GPU}", file=sys.stderr)
         return 2
     chosen = [path for path in lessons() if not names or lesson_name(path) in names]
     unknown = set(names) - {lesson_name(path) for path in chosen}

@@ -23,7 +23,7 @@ import torch
 
 from course.files import replacing
 from course.lessons import lessons
-from course.machine import machine, missing_for_lesson
+from course.machine import NEEDS_GPU, machine, missing_for_lesson
 from course.paths import ROOT, TRACES, lesson_name, short
 
 ROWS = TRACES / "works_on.json"
@@ -97,10 +97,8 @@ def rows_as_markdown(rows: Path = ROWS) -> str:
     """
     if not rows.exists():
         return "*No live run has been kept yet.*"
-    lines = [
-        "| GPU | driver | torch | Python | lessons | seconds | peak GPU memory | date |",
-        "|---" * 8 + "|",
-    ]
+    head = "| GPU | driver | torch | Python | lessons | seconds | peak GPU memory | date |"
+    lines = [head, "|---" * 8 + "|"]
     for row in json.loads(rows.read_text()):
         took = row["lessons"].values()
         machine = " | ".join(row[key] for key in ("gpu", "driver", "torch", "python"))
@@ -141,10 +139,7 @@ def main(words: list[str] | None = None) -> int:
     if arguments.lessons:
         paths = [path for path in paths if lesson_name(path) in arguments.lessons]
     if not torch.cuda.is_available():
-        print(
-            "Running live needs a CUDA GPU, and torch sees none here (`make doctor` says why).",
-            file=sys.stderr,
-        )
+        print(f"Running live {NEEDS_GPU}", file=sys.stderr)
         return 2
     took, errors = run_at_once(paths, arguments.jobs)
     for error in errors:
@@ -154,10 +149,8 @@ def main(words: list[str] | None = None) -> int:
         save_row(row, add=bool(arguments.lessons or errors))
         print(f"{len(took)} lessons ran live; the row is in {short(ROWS)}.\n{rows_as_markdown()}")
     if played := [lesson_name(path) for path in paths if missing_for_lesson(path)]:
-        print(
-            "These need more than this machine has, and played their recordings: "
-            f"{', '.join(played)}."
-        )
+        names = ", ".join(played)
+        print(f"These need more than this machine has, and played their recordings: {names}.")
     return 1 if errors else 0
 
 

@@ -26,16 +26,11 @@ class CodeCell(NamedTuple):
     outputs: list[Any]
 
     def __str__(self) -> str:
-        lines = [
-            line
-            for line in self.source.splitlines()
-            if not line.startswith(("%%gpu", "import ", "from "))
-        ]
+        skipped = ("%%gpu", "import ", "from ")
+        lines = [line for line in self.source.splitlines() if not line.startswith(skipped)]
         first = (lines or self.source.splitlines() or [""])[0]
-        return (
-            f"code cell {self.number} "
-            f"({first[:60]}{' ...' if len(lines) > 1 or len(first) > 60 else ''})"
-        )
+        more = " ..." if len(lines) > 1 or len(first) > 60 else ""
+        return f"code cell {self.number} ({first[:60]}{more})"
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[CodeCell]:

@@ -83,11 +83,8 @@ def lost_files(then: dict[str, str], root: Path = ROOT) -> list[str]:
 
 def other_tools(now: dict[str, str], then: dict[str, str]) -> dict[str, tuple[str, str]]:
     """The tools of which this is another copy than then: the version then, and the one now."""
-    return {
-        tool: (then[tool], now[tool])
-        for tool in TOOLS
-        if tool in now and tool in then and now[tool] != then[tool]
-    }
+    both = [tool for tool in TOOLS if tool in now and tool in then]
+    return {tool: (then[tool], now[tool]) for tool in both if now[tool] != then[tool]}
 
 
 class _Reached:
@@ -197,12 +194,8 @@ def tool_version(root: Path, tool: str) -> tuple[str, set[str]]:
         if file.is_file()
     ]
     content = [(str(file.relative_to(root)), file_hash(file)) for file in files]
-    used = {
-        tool_of(name)
-        for file in files
-        if file.suffix == ".py"
-        for name in _read_module(file).imports
-    }
+    modules = [_read_module(file) for file in files if file.suffix == ".py"]
+    used = {tool_of(name) for module in modules for name in module.imports}
     return f"{project['project']['version']}+{short_hash(content)}", used - {tool, ""}
 
 
@@ -302,11 +295,8 @@ def _methods(node: ast.AST) -> list[Any]:
     """
     if not isinstance(node, ast.ClassDef) or node.bases or node.keywords:
         return []
-    return [
-        inner
-        for inner in node.body
-        if isinstance(inner, Function) and not DUNDER.fullmatch(inner.name)
-    ]
+    functions = [inner for inner in node.body if isinstance(inner, Function)]
+    return [function for function in functions if not DUNDER.fullmatch(function.name)]
 
 
 @cache

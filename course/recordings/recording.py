@@ -96,9 +96,8 @@ class Recording:
         """The file of a profiler trace. Raises RecordingError if it is missing, or another one than
         was recorded.
         """
-        path = (
-            self.path.with_suffix("") / Path(self.about["traces"].get(name, f"{name}.json.gz")).name
-        )
+        file = self.about["traces"].get(name, f"{name}.json.gz")
+        path = self.path.with_suffix("") / Path(file).name
         try:
             intact = path.name == trace_name(name, path.read_bytes())
         except OSError:
@@ -132,22 +131,16 @@ def program(cells: Iterable[CodeCell], root: Path = ROOT) -> dict[str, Any]:
     """
     found = dependences(cells)
     needs = {one.hash: one for _, before in found for one in before}
-    return {
-        "format": FORMAT,
-        "definitions": hashes(reaching(found), root),
-        "statements": {
-            name: sorted(one.hash for one in needs.values() if name in one.binds)
-            for name in sorted({name for one in needs.values() for name in one.binds})
-        },
-        "cells": [
-            {
-                "cell": parsed(cell.source).hash,
-                "after": hash_of(before),
-                "begins": _begins(cell.source),
-            }
-            for cell, before in found
-        ],
+    statements = {
+        name: sorted(one.hash for one in needs.values() if name in one.binds)
+        for name in sorted({name for one in needs.values() for name in one.binds})
     }
+    hashed = [
+        {"cell": parsed(cell.source).hash, "after": hash_of(before), "begins": _begins(cell.source)}
+        for cell, before in found
+    ]
+    reached = {"format": FORMAT, "definitions": hashes(reaching(found), root)}
+    return reached | {"statements": statements, "cells": hashed}
 
 
 def written(about: dict[str, Any], code: dict[str, Any], measured: Iterable[dict]) -> str:

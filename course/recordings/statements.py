@@ -53,19 +53,15 @@ class Cell(NamedTuple):
 def parsed(source: str) -> Cell:
     """A cell, from its source."""
     body, names = tree(source).body, handed_on(source)
-    found = tuple(
-        Statement(
-            node,
-            short_hash(canonical(node)),
-            frozenset(bound(node)),
-            frozenset(reads(node)),
-            frozenset(reads_later(node)),
-        )
-        for whole in body
-        for node in _single(whole)
-    )
+    found = tuple(_statement(node) for whole in body for node in _single(whole))
     whole = canonical(ast.Module(body, [])) if body else source.split()
     return Cell(source, names, found, short_hash([names, whole]))
+
+
+def _statement(node: ast.stmt) -> Statement:
+    binds, read = frozenset(bound(node)), frozenset(reads(node))
+    later = frozenset(reads_later(node))
+    return Statement(node, short_hash(canonical(node)), binds, read, later)
 
 
 def _single(node: ast.stmt) -> list[ast.stmt]:

@@ -3,17 +3,19 @@ GPU does.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from IPython.display import HTML
 
-from course.touch import touchable
 from cpu_graph.svg import area, drawing, image, rectangle, text
 from helpers.charts import COLOURS
 from helpers.trace import Trace
+from trace_report.touch import touchable
 from trace_report.trace_file import outermost
 
+HERE = Path(__file__).parent
 WIDTH = 580
 LEFT = 74
 RIGHT = 572
@@ -52,26 +54,18 @@ def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
     records a node for each of its launches. Raises IndexError without such a step.
     """
     eager, graph = traces.values()
-    if step not in eager.steps.index:
-        raise IndexError(f"the trace has steps 0 to {len(eager.steps) - 1}, not {step}")
-    window = eager.steps.dur_us[step]
-    stepwise = phase("eager", eager, eager.steps.start_us[step], window)
+    start_us, window = eager.start_us(step), eager.steps.dur_us[step]
+    stepwise = phase("eager", eager, start_us, window)
     nodes = [(at, number) for number, at in enumerate(sorted(stepwise.launches), 1)]
     captured = Phase("capture", stepwise.cpu, stepwise.launches, [(0, 0), *nodes], [], [])
     phases = [stepwise, captured, phase("replay", graph, graph.steps.start_us.min(), window)]
     said = [sentence(one, window) for one in phases]
     told = [f"{one.name.capitalize()}: {words}." for one, words in zip(phases, said, strict=True)]
     top, tall = LANES["CPU"], LANES["GPU"] + LANE - LANES["CPU"]
-    data = {
-        "end": round(window, 1),
-        "left": LEFT,
-        "right": RIGHT,
-        "panel": [PANEL, top, tall],
-        "phases": [vars(one) for one in phases],
-    }
-    return touchable(
-        "capture", image(picture(phases, said, window), " ".join([TITLE, *told])), data
-    )
+    data = {"end": round(window, 1), "left": LEFT, "right": RIGHT, "panel": [PANEL, top, tall]}
+    still = image(picture(phases, said, window), " ".join([TITLE, *told]))
+    data["phases"] = [vars(one) for one in phases]
+    return HTML(touchable("capture", still, data, HERE))
 
 
 def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
@@ -90,14 +84,8 @@ def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
     launches = [begin for (begin,) in times(trace.launches, ["start_us"])]
     ends = trace.gpu[trace.gpu.step >= 0].groupby("step").end_us.max().sub(start).round(1)
     done = [end for end in ends if 0 < end <= window]
-    return Phase(
-        name,
-        cpu,
-        launches,
-        waiting(trace.gpu, start, window),
-        times(trace.gpu, ["start_us", "end_us"]),
-        done,
-    )
+    gpu = times(trace.gpu, ["start_us", "end_us"])
+    return Phase(name, cpu, launches, waiting(trace.gpu, start, window), gpu, done)
 
 
 def waiting(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float, int]]:
@@ -122,10 +110,8 @@ def sentence(one: Phase, window: float) -> str:
 
 def picture(phases: list[Phase], said: list[str], window: float) -> str:
     """All phases below each other as SVG; what time uncovers is in groups of the class time."""
-    panels = [
-        panel(one, words, PANEL * row, window)
-        for row, (one, words) in enumerate(zip(phases, said, strict=True))
-    ]
+    rows = enumerate(zip(phases, said, strict=True))
+    panels = [panel(one, words, PANEL * row, window) for row, (one, words) in rows]
     bottom = PANEL * len(phases)
     ticks = range(0, int(window), 500)
     places = [(LEFT + (RIGHT - LEFT) * at / window, at) for at in ticks]

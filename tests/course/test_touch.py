@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 import pytest
 
 from course.recordings.recording import recorded_lesson
-from course.touch import touchable
-from course.touch.capture import Phase, animate_capture, phase, sentence
+from course.touch.capture import HERE, Phase, animate_capture, phase, sentence
 from cpu_graph.svg import image
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
+from trace_report.touch import touchable
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +24,11 @@ def recorded_traces():
 
 
 def test_what_is_launched_and_not_begun_waits(read_events):
-    first = [
-        step(0, 0, 100),
-        event("user_annotation", "## forward ##", 5, 40),
-        event("user_annotation", "in", 6, 1),
-    ]
+    forward = event("user_annotation", "## forward ##", 5, 40)
+    first = [step(0, 0, 100), forward, event("user_annotation", "in", 6, 1)]
     second = [step(1, 100, 50), event("cuda_runtime", "cudaDeviceSynchronize", 120, 30)]
-    work = [
-        launch(10, 1),
-        launch(20, 2),
-        launch(30, 3),
-        kernel(25, 10, 1),
-        kernel(35, 5, 2),
-        kernel(90, 20, 3),
-    ]
+    work = [launch(10 * number, number) for number in (1, 2, 3)]
+    work += [kernel(25, 10, 1), kernel(35, 5, 2), kernel(90, 20, 3)]
     found = phase("eager", read_events(*first, *second, *work), 0, 100)
     assert found.queue == [(0, 0), (10, 1), (20, 2), (25, 1), (30, 2), (35, 1), (90, 0)]
     assert found.cpu == [(5, 45, "forward")] and found.launches == [10, 20, 30]
@@ -68,18 +59,13 @@ def test_eager_capture_and_replay_come_from_the_traces(recorded_traces):
 
 def test_words_of_a_trace_cannot_become_code():
     strange = """'"></figure><script>alert(1)</script>&amp;"""
-    html = touchable("capture", image("<svg/>", strange), strange).data
+    html = touchable("capture", image("<svg/>", strange), strange, HERE)
     assert html.count("<script>") == html.count("</figure>") == 1 and data_of(html) == strange
 
 
 def test_svg_is_well_formed_whatever_ranges_are_called(read_events):
-    strange = [
-        step(0, 0, 100),
-        event("user_annotation", "<a> & 'b\"", 0, 99),
-        launch(10, 1),
-        kernel(25, 10, 1),
-    ]
-    trace = read_events(*strange)
+    strange = event("user_annotation", "<a> & 'b\"", 0, 99)
+    trace = read_events(step(0, 0, 100), strange, launch(10, 1), kernel(25, 10, 1))
     html = animate_capture({"eager": trace, "graph": trace}, step=0).data
     svg = unquote(re.search(r'svg\+xml,([^"]+)', html)[1])
     assert "<a> & 'b\"" in "".join(ElementTree.fromstring(svg).itertext())
