@@ -3,11 +3,10 @@
 import re
 from functools import partial
 
-import pandas as pd
 import pytest
 from torch.optim.lr_scheduler import ConstantLR
 
-from benchmarks.optimizers import OPTIMIZERS, SETTINGS, markdown, schedulers, six_losses, verdict
+from benchmarks.optimizers import OPTIMIZERS, SETTINGS, schedulers, six_losses, verdict
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from tests.support.machine import needs_gpu
@@ -21,11 +20,6 @@ def row(name):
     """The cells of a row of the page."""
     (line,) = re.findall(rf"^\| {name} \|(.*)\|$", PAGE, re.MULTILINE)
     return [cell.strip(" *") for cell in line.split("|")]
-
-
-def test_a_table_is_markdown():
-    frame = pd.DataFrame({"waits": [0, 5]}, ["LambdaLR", "OneCycleLR"])
-    assert markdown(frame) == "|  | waits |\n| --- | --- |\n| LambdaLR | 0 |\n| OneCycleLR | 5 |\n"
 
 
 def test_the_page_has_every_optimizer():

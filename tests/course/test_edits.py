@@ -89,15 +89,11 @@ REBINDING = (  # without a statement of the cell that assigns the name
     "%run {mine}.py",
     "def patch():\n    global build\n    build = print\npatch()",
     "%%prun\ndef build(x):\n    return 1",
-    "globals()['build'] = print",
-    "get_ipython().run_cell('build = print');",
     "[build := print for _ in range(1)];",
     "from threading import Thread\nown = globals()\n"
     "late = Thread(target=lambda: own.update(build=print))\nlate.start()\nlate.join()",
-    "get_ipython().user_ns.pop('build');",
     "%%capture build\nprint(1)",
     "build = %pwd",
-    "async def patch():\n    global build\n    build = print\nawait patch()",
     "import builtins\nbuiltins.mine = print\nget_ipython().user_ns.pop('build');",
 )
 
@@ -176,19 +172,6 @@ def test_a_plain_cell_in_another_form_plays(learner, plain):
 def test_a_class_without_its_docstring_and_cells_in_another_order_play(learner):
     documented = PLAIN[1].replace(":\n", ':\n    """Mine."""\n\n', 1)
     assert refusal(learner, plain=[PLAIN[2], PLAIN[0], documented, *PLAIN[3:], PLAIN[0]]) == ""
-
-
-@pytest.mark.parametrize(
-    "cell",
-    [
-        "plans.clear()",
-        "Attention.forward = lambda self, x: x",
-        "import helpers.timing as timing\ntiming.quartiles = timing.quartiles",
-        "globals()['_build'] = print",
-    ],
-)
-def test_what_the_readme_says_is_not_noticed(learner, cell):
-    assert refusal(learner, between=[cell]) == ""
 
 
 @pytest.mark.parametrize(

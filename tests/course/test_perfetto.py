@@ -46,8 +46,3 @@ def test_without_a_server_of_the_file_a_sentence_says_what_to_do(serve, trace, t
     shown = perfetto.open_in_perfetto(trace).data
     assert "<button" not in shown and "drag the file onto that page" in shown
     assert "eager&lt;1&gt;.json.gz" in shown
-
-
-def test_a_missing_trace_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="eager.json.gz"):
-        perfetto.open_in_perfetto(tmp_path / "eager.json.gz")

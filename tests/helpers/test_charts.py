@@ -21,11 +21,8 @@ def close_figures():
 
 @pytest.fixture
 def rounds():
-    rows = [
-        (i, name, host + i, wall + i)
-        for i in range(4)
-        for name, host, wall in (("eager", 900, 1000), ("graph", 20, 300))
-    ]
+    times = (("eager", 900, 1000), ("graph", 20, 300))
+    rows = [(i, name, host + i, wall + i) for i in range(4) for name, host, wall in times]
     return pd.DataFrame(rows, columns=["round", "variant", "host_us", "step_us"])
 
 
@@ -126,9 +123,3 @@ def test_streams_of_two_gpus_have_lanes_of_their_own(write_trace):
     )
     labels = [label.get_text() for label in timeline(read_trace(path)).get_yticklabels()]
     assert labels[2:] == ["GPU 0, stream 7", "GPU 1, stream 7"]
-
-
-def test_a_missing_step_is_named(read_events):
-    trace = read_events(step(0, 0, 50), launch(5, 1), kernel(10, 5, 1))
-    with pytest.raises(IndexError, match="steps 0 to 0, not 3"):
-        timeline(trace, 3)

@@ -15,7 +15,5 @@ def page(served, new_context):
     page.address, page.asked = served, asked
     yield page
     context.close()
-    assert (
-        all(url.startswith((served, "data:", "https://ui.perfetto.dev/")) for url in asked)
-        and errors == []
-    )
+    allowed = (served, "data:", "https://ui.perfetto.dev/")
+    assert all(url.startswith(allowed) for url in asked) and errors == []

@@ -10,11 +10,14 @@ import pytest
 
 from course.lessons import former_names, lesson_file
 from course.paths import ROOT, lesson_name
-from course.recordings.recording import recordings
+from course.recordings.recording import recorded_lesson, recordings
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
 from docs import pages  # noqa: E402
+from docs.lesson_page import provenance  # noqa: E402
+
+SCRIPT = "<script>document.title='x'</script>"
 
 
 class Page(HTMLParser):
@@ -55,6 +58,16 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site,
         charts = sum(of_cells)
         drawings = len(re.findall(r"!\[|from course.touch.capture", path.read_text()))
         assert text.count("<img alt=") == charts + drawings
+
+
+def test_texts_of_a_recording_are_shown_and_never_run():
+    """The recording may be a stranger's."""
+    about = recorded_lesson("start_here").about
+    for name in ("gpu", "torch", "driver", "cuda", "python", "date"):
+        said = provenance(about | {name: f"{SCRIPT} [x](javascript:1)"})
+        assert "<script" not in said and "[x](" not in said, name
+        assert "&lt;script&gt;" in said and "\\[x\\](javascript:1)" in said
+    assert about["torch"] in provenance(about), "what is harmless stays as it is"
 
 
 def test_the_reference_describes_every_module_of_the_rooms(site):

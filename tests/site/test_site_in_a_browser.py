@@ -122,13 +122,8 @@ def test_a_step_is_touched_and_without_scripts_read(page, new_context):
 @pytest.mark.weekly
 def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
     widths = [1280, 800, 390]
-    for path in [f"notebooks/{lesson.stem}" for lesson in RECORDED] + [
-        "index",
-        "explain",
-        "README",
-        "docs/glossary",
-        "docs/cheat_sheet",
-    ]:
+    others = ["index", "explain", "README", "docs/glossary", "docs/cheat_sheet"]
+    for path in [*(f"notebooks/{lesson.stem}" for lesson in RECORDED), *others]:
         page.goto(f"{page.address}/{path}.html")
         if path.startswith("notebooks/"):
             assert 1e5 < page.evaluate(SIZE) < 3e6, path
