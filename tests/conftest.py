@@ -55,9 +55,7 @@ def pytest_runtest_makereport(item):
 @pytest.fixture(scope="module")
 def chromium():
     """Chromium, driven by Playwright; the test is skipped where there is none."""
-    sync_playwright = pytest.importorskip(
-        "playwright.sync_api"
-    ).sync_playwright  # the GPU machine has none
+    playwright = pytest.importorskip("playwright.sync_api")  # the GPU machine has none
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip("finds no Chromium (apt-get install chromium)")
@@ -68,11 +66,11 @@ def chromium():
     # of each window: two pages of its address bar, which nobody sees; a process in reserve; what
     # lies far below, drawn
     spare = "WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,SpareRendererForSitePerProcess"
-    with sync_playwright() as playwright:
+    with playwright.sync_playwright() as driver:
         # Chromium's own sandbox does not start for root, as in containers
         arguments = ["--no-sandbox", "--disable-sync", *quiet.split()]
         arguments += ["--force-gpu-mem-available-mb=16", f"--disable-features={spare}"]
-        launched = playwright.chromium.launch(
+        launched = driver.chromium.launch(
             executable_path=program, args=arguments, timeout=PATIENCE * 1000
         )
         yield launched
@@ -147,9 +145,8 @@ def shell():
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     shell.InteractiveTB.set_mode("Minimal")
     yield shell
-    atexit.unregister(
-        shell.atexit_operations
-    )  # which would keep it, and all that its cells made, to the end
+    # which would keep it, and all that its cells made, to the end
+    atexit.unregister(shell.atexit_operations)
     InteractiveShell.clear_instance()
 
 

@@ -68,14 +68,13 @@ def kernel():
 def run(client, code):
     """Execute code and return what the cell shows as an error, or ""."""
     errors = []
-    client.execute_interactive(
-        code,
-        timeout=PATIENCE,
-        output_hook=lambda message: (
-            errors.append(message["content"]) if message["msg_type"] == "error" else None
-        ),
-    )
-    return "\n".join("\n".join(error["traceback"]) for error in errors)
+
+    def keep_error(message):
+        if message["msg_type"] == "error":
+            errors.extend(message["content"]["traceback"])
+
+    client.execute_interactive(code, timeout=PATIENCE, output_hook=keep_error)
+    return "\n".join(errors)
 
 
 MEASURE = """

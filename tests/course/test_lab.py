@@ -43,9 +43,8 @@ def files(copy):
 def test_an_untouched_lesson_follows_the_course(course):
     folder, copy = course
     notebook = nbformat.read(copy / "00_one.ipynb", as_version=4)
-    notebook.metadata["language_info"] = {
-        "name": "python"
-    }  # JupyterLab does so when it opens a notebook
+    # as JupyterLab does when it opens a notebook
+    notebook.metadata["language_info"] = {"name": "python"}
     nbformat.write(notebook, copy / "00_one.ipynb")
     write_notebook(folder / "00_one.ipynb", "2")
     assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "2"
@@ -207,6 +206,7 @@ def machine(monkeypatch):
 
 
 ROOT_ONLY = ["--allow-root", "--ip=localhost"]
+GIVEN = ["--allow-root", "--ip=0.0.0.0", "--no-browser"]
 
 
 @pytest.mark.parametrize(
@@ -218,12 +218,7 @@ ROOT_ONLY = ["--allow-root", "--ip=localhost"]
         (1000, {}, [], ["--no-browser"]),
         (0, {"DISPLAY": ":0"}, [], ROOT_ONLY),
         (0, {}, ["--port=0"], [*ROOT_ONLY, "--no-browser", "--port=0"]),
-        (
-            0,
-            {},
-            ["--allow-root", "--ip=0.0.0.0", "--no-browser"],
-            ["--allow-root", "--ip=0.0.0.0", "--no-browser"],
-        ),
+        (0, {}, GIVEN, GIVEN),
     ],
 )
 def test_root_stays_on_this_machine_and_a_browser_needs_a_display(

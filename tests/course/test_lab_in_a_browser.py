@@ -62,17 +62,12 @@ def open_page(profile, request):
     yield open_page
     for number, page in enumerate(profile.pages):
         if request.node.stash.get("failed", False):
-            page.screenshot(
-                path=ROOT / "tests" / "screenshots" / f"{request.node.name}-{number}.png"
-            )
+            name = f"{request.node.name}-{number}.png"
+            page.screenshot(path=ROOT / "tests" / "screenshots" / name)
         page.close()
     profile.remove_listener("request", ask)
-    elsewhere = [
-        url
-        for url in asked
-        if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:"))
-    ]
-    assert asked and elsewhere == []
+    here = ("http://localhost:", "ws://localhost:", "data:", "blob:")
+    assert asked and [url for url in asked if not url.startswith(here)] == []
 
 
 def test_start_here_from_top_to_bottom(lab, open_page):

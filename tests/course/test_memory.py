@@ -23,15 +23,9 @@ def test_tensors_are_found_in_lists_dicts_partials_and_closures():
     def closure():
         return tensor
 
-    holders = (
-        tensor,
-        [1, [tensor]],
-        {"a": (tensor,)},
-        SimpleNamespace(t=tensor),
-        partial(print, tensor),
-        closure,
-    )
-    for value in (*holders, torch.nn.Linear(1, 1)):
+    containers = ([1, [tensor]], {"a": (tensor,)}, SimpleNamespace(t=tensor))
+    functions = (closure, partial(print, tensor))
+    for value in (tensor, torch.nn.Linear(1, 1), *containers, *functions):
         assert holds_gpu(value)
     assert not holds_gpu(itself())
     for value in (1, "x", [1.0], {"a": None}, print, lambda: 1, torch):

@@ -47,15 +47,10 @@ def kernel():
     started = []
 
     def kernel(limit=0):
-        process = subprocess.Popen(
-            [sys.executable, "-c", KERNEL, str(limit)],
-            cwd=ROOT,
-            env={name: value for name, value in os.environ.items() if name != ranks.MARK},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, "-c", KERNEL, str(limit)]
+        unmarked = {name: value for name, value in os.environ.items() if name != ranks.MARK}
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process = subprocess.Popen(command, cwd=ROOT, env=unmarked, text=True, **pipes)
         started.append(process.pid)
         return process
 

@@ -8,9 +8,9 @@ import torch
 from capturable import preflight
 from cpu_graph import cpu_graphs
 from examples import check_step
+from tests.support import scripts
 
 NAME = "changed_step.py"
-SOURCE = check_step.__spec__.loader.get_source(check_step.__name__)
 OUTER = ("optimizer.zero_grad()", "nonlocal temperature; optimizer.zero_grad()")
 IN_PLACE = "temperature.mul_(0.9).clamp_(min=1.0)"
 LEFT_OUT = {  # changes -> preflight's rules, and what becomes of the graph
@@ -40,10 +40,7 @@ LEFT_OUT = {  # changes -> preflight's rules, and what becomes of the graph
 
 def changed(changes=()):
     """The example's functions, with changes to its source."""
-    source = SOURCE
-    for before, after in changes:
-        assert source.count(before) == 1
-        source = source.replace(before, after)
+    source = scripts.changed("check_step", *changes)
     linecache.cache[NAME] = (len(source), None, source.splitlines(keepends=True), NAME)
     namespace = {"__name__": "changed"}
     exec(compile(source, NAME, "exec"), namespace)

@@ -5,12 +5,9 @@ import pytest
 from cpu_graph import cpu_graphs
 from examples import choose_api
 from examples.choose_api import MARK, advise, answers
+from tests.support.traces import event, launch
 
 BUSY = 10.0  # µs of every kernel below
-
-
-def event(category, name, ts, dur=1.0, **args):
-    return {"cat": category, "name": name, "ts": ts, "dur": dur, "args": args}
 
 
 def step(start, *kernels, extra=()):
@@ -19,7 +16,7 @@ def step(start, *kernels, extra=()):
     yield event("gpu_user_annotation", MARK, start + 10, 50.0)
     for number, (name, grid) in enumerate(kernels, 1):
         at = start + 10 * number
-        yield event("cuda_runtime", "cudaLaunchKernel", at, correlation=at)
+        yield launch(at, at)
         yield event("kernel", name, at + 5, BUSY, correlation=at, grid=grid)
     yield from extra
 
@@ -29,12 +26,10 @@ GEMM, ADD = ("sm90_xmma_gemm_bf16", [8, 1, 1]), ("elementwise_kernel", [4, 1, 1]
 
 def test_a_trace_answers_the_five_questions():
     update = event("user_annotation", "Optimizer.step#AdamW.step", 35, 30.0)
-    early = event(
-        "cuda_runtime", "cudaDeviceSynchronize", 5
-    )  # for a loader, before the first launch
+    # for a loader, before the first launch
+    early = event("cuda_runtime", "cudaDeviceSynchronize", 5, 1)
     events = [*step(0, GEMM, GEMM, ADD, ADD, extra=[update, early])]
-    found = answers(events, step_us=200)
-    assert found == {
+    assert answers(events, step_us=200) == {
         "idle": pytest.approx(1 - 4 * BUSY / 200 - 0.1),
         "waits": 0,
         "kinds": 1,
@@ -44,12 +39,10 @@ def test_a_trace_answers_the_five_questions():
 
 
 def test_a_read_between_two_launches_and_one_at_the_end_are_waits():
-    read = event("cuda_runtime", "cudaStreamSynchronize", 15)
-    copy = [
-        event("cuda_runtime", "cudaMemcpyAsync", 70, correlation=70),
-        event("gpu_memcpy", "Memcpy DtoH", 71, correlation=70, bytes=4),
-    ]
-    last = event("cuda_runtime", "cudaStreamSynchronize", 76)  # as return loss.item() waits
+    read = event("cuda_runtime", "cudaStreamSynchronize", 15, 1)
+    copied = event("gpu_memcpy", "Memcpy DtoH", 71, 1, correlation=70, bytes=4)
+    copy = [launch(70, 70, "cudaMemcpyAsync"), copied]
+    last = event("cuda_runtime", "cudaStreamSynchronize", 76, 1)  # as return loss.item() waits
     assert answers([*step(0, GEMM, ADD, extra=[read])], 200)["waits"] == 1
     assert answers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)["waits"] == 1
     assert advise(answers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)) == "graphed parts"

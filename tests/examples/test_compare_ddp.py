@@ -45,11 +45,8 @@ def test_one_gpu_trains_the_same_in_a_graph(monkeypatch):
 @pytest.mark.weekly
 def test_two_ranks_agree_and_fsdp2_trains_as_ddp(tmp_path):
     cpu = {".cuda()": "", ', device="cuda"': ""}
-    smaller = {
-        "compare_ddp": SCRIPT | ON_THE_CPU,
-        "train_ddp": SMALLER | cpu,
-        "split_decoder": GLOO,
-    }
+    smaller = {"compare_ddp": SCRIPT | ON_THE_CPU, "train_ddp": SMALLER | cpu}
+    smaller["split_decoder"] = GLOO
     for name, instead in smaller.items():
         (tmp_path / f"{name}.py").write_text(changed_source(name, smaller=instead.items()))
     lines = printed_by_two_ranks(tmp_path / "compare_ddp.py")

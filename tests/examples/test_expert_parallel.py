@@ -4,10 +4,7 @@ records those of several ranks.
 
 import json
 
-from tests.support.scripts import (
-    printed_by,
-    single_process_group,
-)
+from tests.support.scripts import printed_by, single_process_group
 
 SMALLER = [("TOKENS = 1024", "TOKENS = 24"), ("(1024, 160)", "(24, 3)")]
 SMALLER += [("N_EMBD = 1024", "N_EMBD = 16"), ("N_EXPERT = 16", "N_EXPERT = 4")]

@@ -23,15 +23,9 @@ def test_without_keep_graph_nothing_is_saved(tmp_path):
 
 
 def kernel(name, rate=-0.1, blocks=1):
-    numbers = {"3": struct.pack("f", rate).hex()}
-    return {
-        "kind": "kernel",
-        "kernel": f"void at::native::{name}<float>(int)",
-        "blocks": blocks,
-        "threads": 128,
-        "bytes": 0,
-        "numbers": numbers,
-    }
+    node = {"kind": "kernel", "kernel": f"void at::native::{name}<float>(int)"}
+    size = {"blocks": blocks, "threads": 128, "bytes": 0}
+    return node | size | {"numbers": {"3": struct.pack("f", rate).hex()}}
 
 
 def chain(*nodes, kind="full"):

@@ -5,7 +5,7 @@ is given. What its lines are for, *Transformer Engine's graphs* records.
 import sys
 from contextlib import nullcontext
 from functools import partial
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -55,23 +55,19 @@ def _cached(module, replay, x, is_first_microbatch):
 @pytest.fixture(autouse=True)
 def transformer_engine(monkeypatch):
     """The package, as far as the examples use it."""
-    package, pytorch, common, recipe = (ModuleType(name) for name in "abcd")
-    package.pytorch, package.common = pytorch, common
-    common.recipe = recipe
-    pytorch.TransformerLayer, pytorch.autocast = TransformerLayer, lambda recipe: nullcontext()
-    pytorch.make_graphed_callables = make_graphed_callables
-    recipe.DelayedScaling, recipe.Recipe = object, object
-    for name, module in {
-        "transformer_engine": package,
-        "transformer_engine.pytorch": pytorch,
-        "transformer_engine.common": common,
-        "transformer_engine.common.recipe": recipe,
-    }.items():
-        monkeypatch.setitem(sys.modules, name, module)
-    for name in ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN"):
-        monkeypatch.setenv(name, "0")
+    recipe = SimpleNamespace(DelayedScaling=object)
+    pytorch = SimpleNamespace(
+        TransformerLayer=TransformerLayer,
+        autocast=lambda recipe: nullcontext(),
+        make_graphed_callables=make_graphed_callables,
+    )
+    package = SimpleNamespace(pytorch=pytorch, common=SimpleNamespace(recipe=recipe))
+    monkeypatch.setitem(sys.modules, "transformer_engine", package)
+    monkeypatch.setitem(sys.modules, "transformer_engine.pytorch", pytorch)
+    monkeypatch.setitem(sys.modules, "transformer_engine.common", package.common)
+    monkeypatch.setitem(sys.modules, "transformer_engine.common.recipe", recipe)
     with cpu_graphs():
-        yield pytorch
+        yield
 
 
 def training():

@@ -6,31 +6,18 @@ import json
 import pytest
 
 from helpers.ranks import distributed_info, per_rank, read_ranks
-from tests.support.traces import event, step
+from tests.support.traces import kernel, launch, step
 from trace_report.trace_file import TraceError
 
 
 def trace_of(rank, begin=0.0, late=0.0, packed=True):
     """A step of 100 µs: a product, and an all-reduce that first overlaps it and then runs alone."""
-    events = [
-        step(1, begin, 100.0),
-        event("cuda_runtime", "cudaGraphLaunch", begin + 1, 2.0, correlation=7),
-        event("kernel", "gemm", begin + 10 + late, 30.0, correlation=7, stream=7, device=rank),
-        event(
-            "kernel",
-            "ncclDevKernel_AllReduce",
-            begin + 20 + late,
-            40.0 - late,
-            correlation=7,
-            stream=9,
-            device=rank,
-        ),
-    ]
-    content = {
-        "schemaVersion": 1,
-        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
-    }
-    text = json.dumps(content | {"traceEvents": events}).encode()
+    computed = kernel(begin + 10 + late, 30, 7, device=rank)
+    reduced = kernel(begin + 20 + late, 40 - late, 7, stream=9, device=rank)
+    reduced["name"] = "ncclDevKernel_AllReduce"
+    events = [step(1, begin, 100), launch(begin + 1, 7, "cudaGraphLaunch"), computed, reduced]
+    info = {"backend": "nccl", "rank": rank, "world_size": 2}
+    text = json.dumps({"distributedInfo": info, "traceEvents": events}).encode()
     return gzip.compress(text) if packed else text
 
 

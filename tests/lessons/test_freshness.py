@@ -83,16 +83,7 @@ def test_a_recording_is_as_it_was_recorded(path):
 @parametrize_paths(RECORDED)
 def test_a_recording_says_where_it_comes_from(path):
     about = Recording.read(path).about
-    needed = [
-        "gpu",
-        "driver",
-        "cuda",
-        "torch",
-        "python",
-        "date",
-        "seconds",
-        "versions",
-    ]
+    needed = ["gpu", "driver", "cuda", "torch", "python", "date", "seconds", "versions"]
     assert all(about[key] for key in needed)
     assert about["gpu"].lower().replace(" ", "-") == path.parent.name
     limit_gib = LARGE.get(path.stem, 6)  # 6 fit beside CUDA itself on a GPU of 8 GB
@@ -167,11 +158,7 @@ def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(pat
 def test_no_gpu_cell_depends_on_a_guess_or_an_exercise(path):
     """These are the reader's own; what they import is imported elsewhere too."""
     cells = code_cells(nbformat.read(path, as_version=4))
-    own = {
-        one
-        for cell in cells
-        if cell.kind in ("guess", "exercise")
-        for one in parsed(cell.source).statements
-    }
+    sources = [cell.source for cell in cells if cell.kind in ("guess", "exercise")]
+    own = [one for source in sources for one in parsed(source).statements]
     own = {one.hash for one in own if not isinstance(one.node, IMPORT)}
     assert not own & {one.hash for _, needs in dependences(cells) for one in needs}

@@ -12,7 +12,7 @@ from tests.support.notebooks import RECORDED, parametrize_paths
 
 pytest.importorskip("PIL")
 
-from docs.read import READ, page
+from docs.read import READ, fenced, page
 
 PINNED = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
 AS_PINNED = all(version(one) == PINNED[one] for one in ("pandas", "matplotlib", "ipython"))
@@ -48,3 +48,7 @@ def test_every_link_of_a_page_leads_somewhere(path):
             r"^#+ (.*)$", (path.parent / (file or path)).read_text(), re.MULTILINE
         )
         assert name in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
+
+
+def test_a_fence_in_a_text_gets_a_longer_one_around_it():
+    assert fenced("```", "text") == "````text\n```\n````"

@@ -8,12 +8,10 @@ import yaml
 from course.paths import ROOT
 from tests.support.project import PROJECT
 
-HEADINGS = re.findall(
-    r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
-)
-RELEASES = [
-    re.fullmatch(r"(\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)", heading) for heading in HEADINGS[1:]
-]
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+HEADINGS = re.findall(r"^## (.*)", CHANGELOG, re.MULTILINE)
+RELEASE = re.compile(r"(\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)")
+RELEASES = [RELEASE.fullmatch(heading) for heading in HEADINGS[1:]]
 
 
 def test_releases_have_a_version_and_a_date_and_come_newest_first():

@@ -120,9 +120,8 @@ def test_every_door_brings_a_python_and_a_torch_that_the_project_supports():
     assert [need.name for need in conda] == ["python", "pip"]
     pythons = [Version(f"3.{minor}") for minor in range(8, 20)]
     of_conda = list(conda[0].specifier.filter(pythons))
-    of_workflow = [
-        Version(python) for python in JOBS["test.yml"]["recorded"]["strategy"]["matrix"]["python"]
-    ]
+    matrix = JOBS["test.yml"]["recorded"]["strategy"]["matrix"]
+    of_workflow = [Version(python) for python in matrix["python"]]
     of_container = Version(re.search(r"^FROM python:(\S+?)-slim", DOCKERFILE, re.MULTILINE)[1])
     assert of_conda == of_workflow and len(of_workflow) == 3
     assert all(python in supported for python in [*of_conda, of_container])
@@ -134,9 +133,8 @@ def test_the_container_runs_as_a_user_and_keeps_the_servers_token():
     started = re.search(r"^ENTRYPOINT (.*)$", DOCKERFILE, re.MULTILINE)[1]
     assert "token" not in started and "allow" not in started and "password" not in started
     port = re.search(r"--port=(\d+)", started)[1]
-    published = re.findall(
-        r"docker run .*? -p (\S+)", (ROOT / "docs/run_the_course.md").read_text()
-    )
+    page = (ROOT / "docs/run_the_course.md").read_text()
+    published = re.findall(r"docker run .*? -p (\S+)", page)
     assert len(published) == 2 and set(published) == {f"127.0.0.1:{port}:{port}"}
 
 

@@ -38,29 +38,19 @@ def imported(tree):
                 yield from (text.value for text in node.args[:1] if isinstance(text, ast.Constant))
 
 
-# cuda.bindings and triton come with torch's CUDA builds; examples graph models of transformers and
-# of Megatron, and Lightning's training
-@pytest.mark.parametrize(
-    ("room", "more"),
-    [
-        ("capturable", {"cpu_graph", "setuptools"}),  # where there is no GPU, and if installed
-        # its pytest plugin, and the plugin's example
-        ("cpu_graph", {"pytest", "graph_runner", "setuptools"}),
-        (
-            "examples",
-            {
-                "cuda",
-                "megatron",
-                "pandas",  # the table of an audit
-                "pytorch_lightning",
-                "transformer_engine",
-                "transformers",
-                "triton",
-            },
-        ),
-    ],
-)
-def test_what_others_may_copy_needs_torch_alone(room, more):
+# cuda.bindings and triton come with torch's CUDA builds; the table of an audit is pandas'
+WITH_TORCH = {"cuda", "triton", "pandas"}
+GRAPHED = {"megatron", "pytorch_lightning", "transformer_engine", "transformers"}
+MORE = {  # what a room may import besides torch
+    "capturable": {"cpu_graph", "setuptools"},  # where there is no GPU, and if installed
+    # its pytest plugin, and the plugin's example
+    "cpu_graph": {"pytest", "graph_runner", "setuptools"},
+    "examples": WITH_TORCH | GRAPHED,
+}
+
+
+@pytest.mark.parametrize("room", MORE)
+def test_what_others_may_copy_needs_torch_alone(room):
     found = {
         name.partition(".")[0]
         for path, tree in of(room).items()
@@ -68,7 +58,7 @@ def test_what_others_may_copy_needs_torch_alone(room, more):
         for name in imported(tree)
     }
     assert "torch" in found
-    assert found - sys.stdlib_module_names <= {room, "torch", *more}
+    assert found - sys.stdlib_module_names <= {room, "torch", *MORE[room]}
 
 
 def test_helpers_are_few_and_small():

@@ -95,10 +95,8 @@ def test_make_sets_up_once_and_another_torch_in_an_environment_of_its_own(checko
     assert calls[1].endswith(f" uv=={PINS['uv']}")
     pinned = f"--constraint {folder}/.venv/constraints.txt --editable ."
     assert calls[2].partition(" --torch-backend=")[0].endswith(pinned)
-    assert re.search(
-        r"Setting up the course in \.venv, once\.\nuv downloads .*: torch for .*, about \d.* GB",
-        make.said,
-    )
+    said = r"Setting up the course in \.venv, once\.\nuv downloads .*: torch for .*, about \d.* GB"
+    assert re.search(said, make.said)
     assert make("lab") == (0, [f"-m course.commands.lab {OPTIONS}"])
     status, calls = make("test")
     assert status == 0 and steps(calls) == ["uv", "pytest"] and " --editable .[test]" in calls[0]
@@ -179,10 +177,8 @@ def test_of_two_set_ups_at_once_one_waits_and_finds_it_done(checkout):
     command = [folder / "python", "-m", "course.set_up"]
     with (folder / "pyproject.toml").open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        both = [
-            subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
-            for _ in range(2)
-        ]
+        options = {"cwd": folder, "stdout": subprocess.PIPE, "text": True}
+        both = [subprocess.Popen(command, **options) for _ in range(2)]
         said = [process.stdout.readline() for process in both]
     assert said == ["Another set-up of this folder is under way: waiting for it.\n"] * 2
     said = "".join(process.communicate()[0] for process in both)
@@ -232,11 +228,8 @@ def test_what_runs_before_the_set_up_imports_the_standard_library_alone():
 
 
 def test_lab_keeps_the_servers_token_and_localhost():
-    files = [
-        ROOT / "Makefile",
-        ROOT / "course" / "commands" / "lab.py",
-        *(ROOT / "jupyter").rglob("*.json"),
-    ]
+    of_jupyter = (ROOT / "jupyter").rglob("*.json")
+    files = [ROOT / "Makefile", ROOT / "course/commands/lab.py", *of_jupyter]
     settings = "".join(file.read_text() for file in files).replace("--ip=localhost", "")
     assert "jupyterlab" in settings
     assert not re.search(r"token|password|\bip\b|allow_|allow(?!.*root)", settings)

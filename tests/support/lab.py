@@ -11,12 +11,7 @@ from contextlib import suppress
 
 from course.paths import ROOT
 from tests.support.machine import PATIENCE, wait_for
-
-PACKAGES = [
-    path.parent.name
-    for path in ROOT.glob("*/__init__.py")
-    if path.parent.name not in ("benchmarks", "docs")
-]
+from tests.support.project import PACKAGES
 
 
 class Lab:
@@ -25,17 +20,10 @@ class Lab:
     def __init__(self, folder, port=0):
         shutil.copy(ROOT / "pyproject.toml", folder)  # its lock is held while lessons are copied
         for part in (*PACKAGES, "docs", "jupyter", "notebooks", "traces"):
-            shutil.copytree(
-                ROOT / part,
-                folder / part,
-                ignore=shutil.ignore_patterns("__pycache__", "local", "_build"),
-            )
+            ignored = shutil.ignore_patterns("__pycache__", "local", "_build")
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
         self.folder, self.runtime = folder, folder / "runtime"
-        own = {
-            "JUPYTER_RUNTIME_DIR": "runtime",
-            "JUPYTER_CONFIG_DIR": "config",
-            "JUPYTER_DATA_DIR": "data",
-        }
+        own = {f"JUPYTER_{place.upper()}_DIR": place for place in ("runtime", "config", "data")}
         own |= {"IPYTHONDIR": "ipython", "PYTHONPATH": "."}
         self.log = folder / "server.log"
         self.process = subprocess.Popen(

@@ -19,18 +19,8 @@ TRACED = (
     "%%gpu\nfrom course.lesson import trace_file\nfrom course.recordings.values import encode\n\n"
     'trace_file("eager").write_bytes(b"trace")\nencode("speed", 1);'
 )
-CELLS = (
-    OPENING,
-    FACTOR,
-    SCALE,
-    "guess = ...",
-    SPEED,
-    OPTIONS,
-    SEED,
-    TWICE,
-    TRACED,
-    "speed + twice",
-)
+UP_TO_SPEED = (OPENING, FACTOR, SCALE, "guess = ...", SPEED)
+CELLS = (*UP_TO_SPEED, OPTIONS, SEED, TWICE, TRACED, "speed + twice")
 
 
 def recorded_here(folder, name, *cells):

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 
@@ -14,8 +12,8 @@ from course import ranks
 from course.lessons import lesson_file
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
-from tests.support.machine import PATIENCE
 from tests.support.notebooks import code
+from tests.support.processes import run_python
 
 GLOO = {  # a script that joins a group of GPUs joins one of processes on the CPU
     "torch.cuda.set_device(device)": "pass",
@@ -81,13 +79,7 @@ def printed_by_two_ranks(file, *arguments):
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", str(file), *arguments]
     mark = f"{os.getpid()}-test"
     try:
-        run = subprocess.run(
-            [sys.executable, "-m", *command],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            env=os.environ | {"OMP_NUM_THREADS": "1", ranks.MARK: mark},
-        )
+        run = run_python("-m", *command, **{ranks.MARK: mark})
     finally:
         ranks.kill_marked(mark)
     assert run.returncode == 0, run.stderr

@@ -2,16 +2,8 @@
 
 
 def event(category, name, start, duration, **arguments):
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "ts": start,
-        "dur": duration,
-        "tid": 1,
-        "pid": 1,
-        "args": arguments,
-    }
+    where = {"ts": start, "dur": duration, "tid": 1, "pid": 1}
+    return {"ph": "X", "cat": category, "name": name, "args": arguments} | where
 
 
 def step(number, start, duration):

@@ -23,15 +23,9 @@ NOTHING = "No verdict: no GPU activity was launched inside a step."
 
 
 def test_a_step_owns_what_it_launched_even_if_it_runs_later(read_events):
-    trace = read_events(
-        step(0, 0, 10),
-        step(1, 10, 10),
-        launch(5, 1),
-        launch(15, 2),
-        kernel(30, 7, 1),
-        kernel(40, 9, 2),
-        launch(25, 3),
-    )
+    launches = [launch(5, 1), launch(15, 2), launch(25, 3)]
+    work = [kernel(30, 7, 1), kernel(40, 9, 2)]
+    trace = read_events(step(0, 0, 10), step(1, 10, 10), *launches, *work)
     assert list(trace.per_step().gpu_busy_us) == [7, 9]
     assert list(trace.launches.step) == [0, 1, -1]
 
@@ -79,19 +73,14 @@ def loading(wait_us, compute_us, host=()):
     for n in range(3):
         start = n * whole + wait_us
         operator = event("cpu_op", "aten::mm", start, 20)
-        events += [
-            step(n, n * whole, whole),
-            operator,
-            launch(start + 5, n),
-            kernel(start + 100, compute_us - 200, n),
-        ]
+        work = kernel(start + 100, compute_us - 200, n)
+        events += [step(n, n * whole, whole), operator, launch(start + 5, n), work]
     return events
 
 
 def test_a_wait_for_data_is_not_promised_to_a_graph(read_events):
-    collate = event(
-        "cpu_op", "aten::stack", 4000, 20
-    )  # a loader in the main thread has operators too
+    # a loader in the main thread has operators too
+    collate = event("cpu_op", "aten::stack", 4000, 20)
     trace = read_events(*loading(9000, 1000, host=[collate]))
     assert list(trace.per_step().loader_us) == [9005, 8905 + 100, 9005]
     summary = trace.summary()
@@ -101,15 +90,9 @@ def test_a_wait_for_data_is_not_promised_to_a_graph(read_events):
 
 
 def test_the_gpu_at_work_on_the_step_before_is_not_idle_while_data_are_loaded(read_events):
-    events = [
-        step(0, 0, 100),
-        launch(1, 1),
-        kernel(5, 150, 1),
-        step(1, 100, 100),
-        launch(180, 2),
-        kernel(185, 10, 2),
-    ]
-    assert list(read_events(*events).per_step().loader_us) == [1, 180 - 155]
+    first = [step(0, 0, 100), launch(1, 1), kernel(5, 150, 1)]
+    second = [step(1, 100, 100), launch(180, 2), kernel(185, 10, 2)]
+    assert list(read_events(*first, *second).per_step().loader_us) == [1, 180 - 155]
 
 
 def test_a_step_without_a_launch_is_all_before_its_first(read_events):
@@ -225,11 +208,8 @@ def sound(process=1, at=0, thread=1, first=0):
     events = []
     for n in range(2):
         begin = at + n * 100
-        own = [
-            step(n, begin, 100),
-            launch(begin + 10, first + n),
-            kernel(begin + 20, 50, first + n),
-        ]
+        work = kernel(begin + 20, 50, first + n)
+        own = [step(n, begin, 100), launch(begin + 10, first + n), work]
         events += [one | {"pid": process, "tid": thread} for one in own]
     return events
 
@@ -292,11 +272,9 @@ def test_clocks_and_marks_may_differ_by_their_resolution(read_events):
 
 
 def test_an_unmarked_trace_is_promised_nothing(read_events):
-    host = [
-        event("cpu_op", "compile", 0, 10**7),
-        event("cuda_runtime", "cudaDeviceSynchronize", 30, 10**6),
-    ]
-    trace = read_events(*host, launch(10, 1), kernel(20, 1, 1))
+    compiled = event("cpu_op", "compile", 0, 10**7)
+    wait = event("cuda_runtime", "cudaDeviceSynchronize", 30, 10**6)
+    trace = read_events(compiled, wait, launch(10, 1), kernel(20, 1, 1))
     assert trace.verdict() == (
         "No verdict: the trace has no steps, so call profiler.step() after each one. "
         "For the whole trace, 10 s, the GPU is idle for 100%."
@@ -314,10 +292,8 @@ def test_steps_count_from_gpu_end_to_gpu_end(read_events):
     trace = read_events(*events)
     assert trace.spans().end_us.tolist() == [390, 490, 590]
     assert trace.summary()[["step_us", "gpu_busy_us", "idle_share"]].tolist() == [100, 90, 0.1]
-    assert (
-        "GPU-bound: the GPU is idle for 10% of a traced step of 100 µs; the first of 4 steps"
-        in (trace.verdict())
-    )
+    said = "GPU-bound: the GPU is idle for 10% of a traced step of 100 µs; the first of 4 steps"
+    assert said in trace.verdict()
 
 
 def one_step(host_us, start_us, busy_us):
@@ -410,14 +386,8 @@ def test_every_activity_is_joined_to_its_launch_whatever_the_order(tmp_path_fact
     """plan: per launch how many kernels it started, and whether through the driver API."""
     events, expected = [step(0, 0, 10**6)], {}
     for number, (kernels, driver) in enumerate(plan):
-        events.append(
-            launch(
-                number * 10,
-                number,
-                "cuLaunchKernel" if driver else "cudaGraphLaunch",
-                "cuda_driver" if driver else "cuda_runtime",
-            )
-        )
+        call = ("cuLaunchKernel", "cuda_driver") if driver else ("cudaGraphLaunch", "cuda_runtime")
+        events.append(launch(number * 10, number, *call))
         events += [kernel(number * 3 + i, 1, number) for i in range(kernels)]
         expected[number] = kernels
     events.append(kernel(0, 1, -5))
@@ -432,23 +402,16 @@ def test_every_activity_is_joined_to_its_launch_whatever_the_order(tmp_path_fact
 
 
 def test_the_recorded_traces_are_read_whole(recorded_trace):
-    trace, content = (
-        read_trace(recorded_trace),
-        json.loads(gzip.decompress(recorded_trace.read_bytes())),
-    )
+    trace = read_trace(recorded_trace)
+    content = json.loads(gzip.decompress(recorded_trace.read_bytes()))
     kernels = [e for e in content["traceEvents"] if e.get("cat") == "kernel"]
     summary = trace.summary()
     assert summary.steps == 7
     assert (trace.gpu.kind == "kernel").sum() == len(kernels)
     assert summary.orphans == 0
-    assert trace.per_step().gpu_busy_us.sum() == pytest.approx(
-        sum(
-            e["dur"]
-            for e in content["traceEvents"]
-            if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
-        ),
-        rel=1e-3,
-    )
+    on_the_gpu = ("kernel", "gpu_memcpy", "gpu_memset")
+    busy_us = sum(e["dur"] for e in content["traceEvents"] if e.get("cat") in on_the_gpu)
+    assert trace.per_step().gpu_busy_us.sum() == pytest.approx(busy_us, rel=1e-3)
     assert summary.graph_launches == ("graph" in recorded_trace.name)
 
 

@@ -29,12 +29,9 @@ def loading():
     """Three steps that launch twice, after they have waited for 60 of their 100 µs."""
     events = []
     for begin in (0, 100, 200):
-        events += [
-            step(begin, begin, 100),
-            launch(begin + 60, begin),
-            kernel(begin + 65, 10, begin),
-        ]
-        events += [launch(begin + 80, begin + 1), kernel(begin + 85, 5, begin + 1)]
+        first = [launch(begin + 60, begin), kernel(begin + 65, 10, begin)]
+        second = [launch(begin + 80, begin + 1), kernel(begin + 85, 5, begin + 1)]
+        events += [step(begin, begin, 100), *first, *second]
     return events
 
 
