@@ -75,7 +75,7 @@ def test_a_quick_run_ends_with_its_time_and_starts_no_browser():
         )
         for path, fixtures in zip(paths, [[], [], [], ["site"]], strict=True)
     ]
-    assert list(map(quick.unit, items)) == [
+    assert list(map(quick.row_of_test, items)) == [
         *(f"tests/x.py[{lesson}]" for lesson in "abc"),
         "tests/x.py",
     ]
