@@ -13,6 +13,7 @@ from exercises.scenarios.common import (
     few,
     losses_of,
     momentum,
+    momentum_empty,
     nothing_drawn,
     perceptron,
     untrained,
@@ -47,6 +48,7 @@ def train_as_advised(answer: Callable) -> None:
         with callers_own("inputs or targets", given, batches):
             with nothing_drawn(), untrained(own):
                 train = from_one_graph(answer, own, optimizer, *given, dict(found))
+            momentum_empty(optimizer)
             optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
             used = call_answer(train, batches)
         used.gives(expected, symptoms)
