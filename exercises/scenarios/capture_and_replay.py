@@ -16,8 +16,9 @@ from exercises.answers.graph_use import (
     require_distinct_results,
     require_no_freed_reads,
 )
-from exercises.scenarios.common import NO_WARM_UP, Runs, few, passes, replayed_for_each, tensors_of
+from exercises.scenarios.common import NO_WARM_UP, Runs, few, replayed_for_each, tensors_of
 from exercises.scenarios.rules import callers_own, from_one_graph, one_graph
+from exercises.scenarios.warm_ups import passes
 
 FROZEN = (
     "Every result is divided by the sample's magnitude.",

@@ -28,22 +28,11 @@ from exercises.answers.graph_use import (
     require_expected,
     watch_graphs,
 )
-from exercises.scenarios.common import (
-    TRAINED,
-    draw_batches,
-    few,
-    losses_of,
-    not_eager,
-    perceptron,
-    replayed_for_each,
-    several,
-    sgd,
-    sgd_step,
-    train_step,
-    untrained,
-)
+from exercises.scenarios.common import few, not_eager, replayed_for_each, several
+from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step, train_step
 from exercises.scenarios.repair_ten_scripts import counted
 from exercises.scenarios.rules import callers_own, detached, one_graph
+from exercises.scenarios.warm_ups import TRAINED, untrained
 
 FIRST_LOSS = (f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
 READS_MUCH = (

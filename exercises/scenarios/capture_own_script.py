@@ -16,20 +16,10 @@ from exercises.answers.graph_use import (
     require_expected,
     watch_graphs,
 )
-from exercises.scenarios.common import (
-    TRAINED,
-    Runs,
-    draw_batches,
-    losses_of,
-    momentum,
-    not_eager,
-    on_side_stream,
-    perceptron,
-    replayed_for_each,
-    tensors_of,
-    train_step,
-)
+from exercises.scenarios.common import Runs, not_eager, replayed_for_each, tensors_of
+from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, train_step
 from exercises.scenarios.rules import callers_own, detached, one_graph
+from exercises.scenarios.warm_ups import TRAINED, on_side_stream
 
 ONE_BATCH = (
     "From the fourth call on, the losses are those of a training on one batch.",

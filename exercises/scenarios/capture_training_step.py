@@ -20,25 +20,18 @@ from exercises.answers.graph_use import (
     watch_graphs,
 )
 from exercises.answers.launches import count_launches
-from exercises.scenarios.common import (
+from exercises.scenarios.common import replayed_for_each, several, tensors_of
+from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, sgd, train_step
+from exercises.scenarios.rules import callers_own, detached, one_graph
+from exercises.scenarios.warm_ups import (
     ANEW,
     TRAINED,
-    draw_batches,
-    losses_of,
-    momentum,
     momentum_empty,
     nothing_drawn,
     on_side_stream,
     passes,
-    perceptron,
-    replayed_for_each,
-    several,
-    sgd,
-    tensors_of,
-    train_step,
     untrained,
 )
-from exercises.scenarios.rules import callers_own, detached, one_graph
 from helpers.capture import unchanged
 
 CALLERS = "inputs or targets"

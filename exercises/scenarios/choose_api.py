@@ -8,17 +8,10 @@ import torch
 from torch import nn
 
 from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, call_answer, copy_tensors
-from exercises.scenarios.common import (
-    draw_batches,
-    few,
-    losses_of,
-    momentum,
-    momentum_empty,
-    nothing_drawn,
-    perceptron,
-    untrained,
-)
+from exercises.scenarios.common import few
+from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
 from exercises.scenarios.rules import callers_own, detached, from_one_graph
+from exercises.scenarios.warm_ups import momentum_empty, nothing_drawn, untrained
 
 NEVER_MOVES = (
     "The weights never move.",

@@ -2,32 +2,17 @@
 warm-ups leave behind.
 """
 
-import copy
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn.functional import mse_loss
 
 from cpu_graph import on_stand_in
 from cpu_graph.nodes import Node
 from exercises.answers.comparison import short_repr
-from exercises.answers.graph_use import EAGER, GraphUse, Wrong, are_equal, copy_tensors
-from helpers.capture import unchanged
+from exercises.answers.graph_use import EAGER, GraphUse, Wrong
 
-TRAINED = (
-    "The warm-up trained the model.",
-    "Put its weights back in place, before the first replay.",
-)
-DREW = ("The warm-up drew random numbers.", "Put the random state back, before the first replay.")
-FILLED = ("The warm-up filled the optimizer's momentum.", "Put it back to zero in place.")
-ANEW = (
-    "Each replay makes the optimizer's state anew.",
-    "A step of warm-up must make it before the capture.",
-)
 NO_WARM_UP = (
     "It captures without a warm-up.",
     "Run what is captured once before the capture, because a library that is used for the first "
@@ -42,47 +27,12 @@ WRITTEN_WHILE_READ = (
     "While the CPU reads a result, the copy of the next one may already write to the same memory.",
     "Copy the next one to other memory.",
 )
-ON_DEFAULT_STREAM = (
-    "A warm-up ran on the default stream.",
-    "AccumulateGrad may remember it, and the capture then fails with error 906: warm up on a side "
-    "stream.",
-)
-
-
-@contextmanager
-def untrained(net: nn.Module) -> Iterator[None]:
-    """Raises Wrong if the warm-up of the block has trained net."""
-    before = copy_tensors(net.state_dict())
-    yield
-    if not are_equal(net.state_dict(), before):
-        raise Wrong(TRAINED)
-
-
-def momentum_empty(optimizer: torch.optim.Optimizer) -> None:
-    """Raises Wrong if the warm-up has left momentum."""
-    if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
-        raise Wrong(FILLED)
-
-
-@contextmanager
-def nothing_drawn() -> Iterator[None]:
-    """Raises Wrong if the warm-up of the block has drawn on the GPU."""
-    before = torch.cuda.get_rng_state()
-    yield
-    if not are_equal(torch.cuda.get_rng_state(), before):
-        raise Wrong(DREW)
 
 
 def not_eager(seen: GraphUse) -> None:
     """Raises Wrong if nothing was replayed."""
     if not seen.replayed:
         raise Wrong(EAGER)
-
-
-def on_side_stream(streams: list) -> None:
-    """Raises Wrong if a warm-up ran on the default stream."""
-    if torch.cuda.default_stream() in streams:
-        raise Wrong(ON_DEFAULT_STREAM)
 
 
 class Runs:
@@ -110,34 +60,6 @@ class Runs:
         (self.captured if capturing else self.eager).append(torch.cuda.current_stream())
         if capturing and self.seen:
             self.graphs.append(self.seen.captured[-1])
-
-
-def passes(net: nn.Module) -> tuple[Runs, Runs]:
-    """The forward passes of a network and its copies from now on: all of them, and those that
-    autograd records.
-    """
-    every, recorded = Runs(net), Runs(net)
-
-    def note(_, inputs, outputs):
-        every.note()
-        if outputs.requires_grad:
-            recorded.note()
-
-    net.register_forward_hook(note)
-    return every, recorded
-
-
-class Net(nn.Sequential):
-    """Layers that count their runs outside of captures, and those of their copies. A hook could
-    not: make_graphed_callables refuses a module that has one.
-    """
-
-    runs = 0
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The output of the layers."""
-        Net.runs += not torch.cuda.is_current_stream_capturing()
-        return super().forward(inputs)
 
 
 def in_one_pool(seen: GraphUse) -> None:
@@ -198,82 +120,6 @@ def replayed_for_each(seen: GraphUse, count: int, what: str = "batches") -> None
 def few(low: int = 2, high: int = 7) -> int:
     """A number that the seed of the run chooses."""
     return int(torch.randint(low, high, ()))
-
-
-def perceptron(*between: nn.Module) -> nn.Module:
-    """Two layers on the GPU, from 4 to 2 numbers, with what is given between them."""
-    return nn.Sequential(nn.Linear(4, 8), *between, nn.Linear(8, 2)).cuda()
-
-
-def draw_batches(count: int) -> list:
-    """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; the seed of the run chooses the
-    rows.
-    """
-    rows = few()
-    return [
-        (torch.randn(rows, 4, device="cuda"), torch.randn(rows, 2, device="cuda"))
-        for _ in range(count)
-    ]
-
-
-def train_step(
-    net: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tensor, targets: torch.Tensor
-) -> torch.Tensor:
-    """An eager step of training; returns its loss."""
-    optimizer.zero_grad()
-    loss = mse_loss(net(inputs), targets)
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
-
-
-def losses_of(net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None) -> list:
-    """The losses of an eager training of a copy of net, which leaves the random state as it is."""
-    net = copy.deepcopy(net)
-    optimizer, losses = make(net.parameters()), []
-    with unchanged():
-        for number, (inputs, targets) in enumerate(batches):
-            for group in optimizer.param_groups:
-                group["lr"] = rates[number] if rates else group["lr"]
-            losses.append(train_step(net, optimizer, inputs, targets))
-    return losses
-
-
-def sgd(parameters: Iterable) -> torch.optim.Optimizer:
-    """SGD without a memory."""
-    return torch.optim.SGD(parameters, lr=0.1)
-
-
-def momentum(parameters: Iterable) -> torch.optim.Optimizer:
-    """SGD with a memory."""
-    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
-
-
-def gradients(net: nn.Module) -> list:
-    """What .grad holds; None where there is no gradient."""
-    return [parameter.grad for parameter in net.parameters()]
-
-
-def accumulated_gradients(net: nn.Module, batches: list) -> list:
-    """The gradients of all batches, added up; None where there is no gradient."""
-    for inputs, targets in batches:
-        mse_loss(net(inputs), targets).backward()
-    return copy_tensors(gradients(net))
-
-
-def sgd_step(net: nn.Module) -> Callable:
-    """A step of plain SGD on net, which leaves no .grad."""
-    parameters = list(net.parameters())
-
-    def step(inputs, targets):
-        loss = mse_loss(net(inputs), targets)
-        gradients = torch.autograd.grad(loss, parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter -= 0.1 * gradient
-        return loss.detach()
-
-    return step
 
 
 def nodes_of(seen: GraphUse) -> list[Node]:

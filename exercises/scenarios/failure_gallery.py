@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from exercises.answers.graph_use import Wrong, are_close, call_answer, fill_placeholders
-from exercises.scenarios.common import few, perceptron
+from exercises.scenarios.common import few
+from exercises.scenarios.eager import perceptron
 from exercises.scenarios.rules import callers_own, detached, from_one_graph
 
 ALL_ROWS = "Rows with a negative sum have a score other than 0."

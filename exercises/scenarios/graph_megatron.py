@@ -18,7 +18,8 @@ from exercises.answers.graph_use import (
     fill_placeholders,
     watch_graphs,
 )
-from exercises.scenarios.common import few, functions, gradients, perceptron
+from exercises.scenarios.common import few, functions
+from exercises.scenarios.eager import gradients, perceptron
 from exercises.scenarios.rules import callers_own, detached
 from helpers.capture import unchanged
 

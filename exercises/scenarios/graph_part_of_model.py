@@ -20,15 +20,10 @@ from exercises.answers.graph_use import (
     returned_function,
     watch_graphs,
 )
-from exercises.scenarios.common import (
-    NO_WARM_UP,
-    Net,
-    Runs,
-    accumulated_gradients,
-    draw_batches,
-    few,
-)
+from exercises.scenarios.common import NO_WARM_UP, Runs, few
+from exercises.scenarios.eager import accumulated_gradients, draw_batches
 from exercises.scenarios.rules import callers_own
+from exercises.scenarios.warm_ups import Net
 
 NO_GRADIENT = (
     "The part before the graph gets no gradient and does not train.",

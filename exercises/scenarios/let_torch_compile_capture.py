@@ -25,16 +25,10 @@ from exercises.answers.graph_use import (
     call_answer,
     copy_tensors,
 )
-from exercises.scenarios.common import (
-    draw_batches,
-    few,
-    losses_of,
-    momentum,
-    momentum_empty,
-    perceptron,
-    untrained,
-)
+from exercises.scenarios.common import few
+from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
 from exercises.scenarios.rules import callers_own, detached, from_one_graph
+from exercises.scenarios.warm_ups import momentum_empty, untrained
 
 OWN_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that capture by themselves
 MODE = ("No call gets a graph.", 'Keep mode="reduce-overhead".')

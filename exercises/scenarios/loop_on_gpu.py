@@ -19,7 +19,8 @@ from exercises.answers.graph_use import (
     watch_graphs,
 )
 from exercises.scenarios import rules
-from exercises.scenarios.common import FILLED, few, nodes_of, whole_tokens
+from exercises.scenarios.common import few, nodes_of, whole_tokens
+from exercises.scenarios.warm_ups import FILLED
 
 NO_NODE = "The graph has no {} node: capture one."
 OPEN = (

@@ -16,8 +16,9 @@ from exercises.answers.graph_use import (
     require_no_freed_reads,
     watch_graphs,
 )
-from exercises.scenarios.common import TRAINED, few, not_eager
+from exercises.scenarios.common import few, not_eager
 from exercises.scenarios.rules import one_graph
+from exercises.scenarios.warm_ups import TRAINED
 from helpers.capture import capture_step
 
 NOT_FINITE = (

@@ -19,18 +19,10 @@ from exercises.answers.graph_use import (
     require_expected,
     watch_graphs,
 )
-from exercises.scenarios.common import (
-    NO_WARM_UP,
-    Net,
-    accumulated_gradients,
-    draw_batches,
-    gradients,
-    losses_of,
-    not_eager,
-    sgd,
-    tensors_of,
-)
+from exercises.scenarios.common import NO_WARM_UP, not_eager, tensors_of
+from exercises.scenarios.eager import accumulated_gradients, draw_batches, gradients, losses_of, sgd
 from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.warm_ups import Net
 
 OTHER_MODE = (EAGER, "A graphed module replays only in the mode that it was graphed in.")
 STILL_DROPS = (

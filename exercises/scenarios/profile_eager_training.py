@@ -20,7 +20,7 @@ from torch.nn.functional import mse_loss
 from torch.profiler import ProfilerActivity
 
 from exercises.answers.graph_use import Wrong, are_close, copy_tensors
-from exercises.scenarios.common import draw_batches, perceptron
+from exercises.scenarios.eager import draw_batches, perceptron
 from exercises.scenarios.repair_ten_scripts import Reads
 from helpers.capture import capture_step
 

@@ -17,17 +17,10 @@ from exercises.answers.graph_use import (
     describe_first_difference,
     watch_graphs,
 )
-from exercises.scenarios.common import (
-    draw_batches,
-    few,
-    in_one_pool,
-    losses_of,
-    perceptron,
-    sgd,
-    sgd_step,
-    untrained,
-)
+from exercises.scenarios.common import few, in_one_pool
+from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step
 from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.warm_ups import untrained
 
 OLD_WEIGHTS = (
     "Later steps train with the bfloat16 weights of the first: autocast "

@@ -16,7 +16,8 @@ from exercises.answers.graph_use import (
     describe_first_difference,
     watch_graphs,
 )
-from exercises.scenarios.common import few, in_one_pool, not_eager, perceptron, smallest_that_holds
+from exercises.scenarios.common import few, in_one_pool, not_eager, smallest_that_holds
+from exercises.scenarios.eager import perceptron
 from exercises.scenarios.rules import callers_own, replays_at_the_same_time
 
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."

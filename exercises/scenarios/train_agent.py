@@ -17,8 +17,9 @@ from exercises.answers.graph_use import (
     copy_tensors,
     match_symptoms,
 )
-from exercises.scenarios.common import few, not_eager, nothing_drawn, untrained
+from exercises.scenarios.common import few, not_eager
 from exercises.scenarios.rules import callers_own, from_one_graph
+from exercises.scenarios.warm_ups import nothing_drawn, untrained
 
 SAME_START = (
     "Every play begins where the first one began.",

@@ -17,8 +17,10 @@ from exercises.answers.graph_use import (
     copy_tensors,
     fill_placeholders,
 )
-from exercises.scenarios.common import few, functions, momentum_empty, perceptron, untrained
+from exercises.scenarios.common import few, functions
+from exercises.scenarios.eager import perceptron
 from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.warm_ups import momentum_empty, untrained
 from helpers.capture import capture_step, unchanged
 
 BOUND = 1.0  # the norm that the exercise clips to

@@ -23,8 +23,9 @@ from exercises.answers.graph_use import (
     copy_tensors,
     watch_graphs,
 )
-from exercises.scenarios.common import draw_batches, perceptron, untrained
+from exercises.scenarios.eager import draw_batches, perceptron
 from exercises.scenarios.rules import callers_own, detached, one_graph
+from exercises.scenarios.warm_ups import untrained
 
 ALONE = (
     "Each rank trains alone: no gradient of the other rank arrived.",

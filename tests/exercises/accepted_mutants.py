@@ -25,17 +25,11 @@ RIGHT: dict[str, str] = {
     "make_predictor: unwrap with torch.no_grad():": WARM_UP_DROPPED,
     "make_scaled_predictor: unwrap with torch.no_grad():": WARM_UP_DROPPED,
     "make_scaled_predictor: drop predict.net = net": "Only the text of make_predictor says that the caller may delete the network.",
-    "train_epoch: True turned in set_to_none=True": ZEROED,
-    "train_epoch: 0 to 1 in batches[0]": ANY_BATCH,
-    "log_and_capture: True turned in set_to_none=True": ZEROED,
-    "capture_training: True turned in set_to_none=True": ZEROED,
     "graph_after_warm_up: swap for static, new in zip(state['static'], batch, strict=True):": INDEPENDENT,
     "graph_after_warm_up: swap if state['calls'] <= 3:": INDEPENDENT,
-    "train_with_falling_rate: True turned in set_to_none=True": ZEROED,
     "resume: swap net.load_state_dict(checkpoint['net'])": INDEPENDENT,
     "train_in_place: swap for parameter in net.parameters():": "After graphing, too, .grad becomes a tensor that is not the graph's.",
     "train_in_place: False turned in set_to_none=False": "The other repair: autograd then adds nothing to what the graph wrote.",
-    "train_in_place: 0 to 1 in batches[0]": ANY_BATCH,
     "decode_ahead: swap copied.record()": INDEPENDENT,
     "decode_ahead: 0 to 1 in batches[0]": ANY_BATCH,
     "make_solver: swap static_x = x.clone()": INDEPENDENT,
@@ -46,7 +40,6 @@ RIGHT: dict[str, str] = {
     "logger: 1 to 2 in torch.zeros(1, dtype=torch.int64, device='cuda')": "Both entries of row name the same row.",
     "anneal_and_train: swap loss = (x * weight / temperature - 1).square().mean()": INDEPENDENT,
     "anneal_and_train: no detach in return loss.detach()": "The losses are read as numbers.",
-    "anneal_and_train: 0 to 1 in batches[0]": ANY_BATCH,
     "read_results: swap arrived[this].record()": INDEPENDENT,
     "read_results: no clone in results.append(buffers[this].clone())": "Nothing is copied into the last buffer any more.",
     "read_results: 2 to 3 in range(2)": "A third buffer or event is not used.",
@@ -101,6 +94,10 @@ RIGHT: dict[str, str] = {
     "graph_seeded_sampler: 2 to 3 in (2, 15)": "Registering the generators before the capture is right in every version.",
     "graph_seeded_sampler: 15 to 16 in (2, 15)": "Registering the generators before the capture is right in every version.",
 }
+for name in ("train_epoch", "log_and_capture", "capture_training", "train_with_falling_rate"):
+    RIGHT[f"{name}: True turned in set_to_none=True"] = ZEROED
+for name in ("train_epoch", "train_in_place", "anneal_and_train"):
+    RIGHT[f"{name}: 0 to 1 in batches[0]"] = ANY_BATCH
 for name in ("capture_ddp", "accumulate_ddp", "skip_together"):
     RIGHT[f"{name}: 11 to 12 in warmup=11"] = "DDP needs eleven warm-up steps, and takes more."
     for change in (

@@ -23,7 +23,7 @@ NAMES = [name for source in code(PATH) for _, name in checked(source)]
 HOLE = 8
 SHOWS = {  # of wrong answers: what the picture says is wrong
     "ten_times__not_called": "no replay has written it",
-    "keep_results__no_clone": "overwrites what nobody has read",
+    "keep_results__not_cloned": "overwrites what nobody has read",
     "count_up__not_undone": "changes what the graph goes on from",
     "count_up__rebound": "reads memory that was freed",
     "losses_of__no_clone": "reads what was overwritten",

@@ -11,18 +11,24 @@ from tests.support.notebooks import code
 ANSWERS = ROOT / "tests/exercises/answers"  # <lesson>.py: wrong answers, and other right ones
 RIGHT = "__right_"  # in the name of another answer that is right
 GIVEN = "__as_given"  # the lesson's own function, where it is to be repaired
+USUAL = {  # mistakes that are made in every solution that has such a line once
+    "not_cloned": (r"(replay\([^()]*\)|static_\w+)\.clone\(\)", r"\1"),
+    "eager": (r"replay(\([^()]*\))\.clone\(\)", r"step\1"),
+    "warm_up_kept": (r"with unchanged\([^()]*\):", "if True:"),
+}
 
 
 def answers(path, name, variables):
     """The answers to a lesson's exercise by their names: its solution, those named name__..., the
-    lesson's own function where it does something, and what changed(...) makes of one of them.
+    lesson's own function where it does something, what changed(...) makes of one of them, and the
+    solution with a usual mistake.
 
     They see the lesson's variables, what the notebook of solutions imports, and the functions,
     classes and constants that it and the file of answers define above.
     """
     namespace = dict(variables)
     written = [*_given(path, name), *_solution(path, name), *_others(path, name)]
-    for statement in [*written, *_changed(path, name, written)]:
+    for statement in [*written, *_usual(name, written), *_changed(path, name, written)]:
         exec(compile(ast.Module([statement], []), f"<answer to {name}>", "exec"), namespace)
     return {
         key: value
@@ -55,6 +61,17 @@ def _changed(path, name, written):
                 (function,) = ast.parse(edited(text, ast.literal_eval(change.value))).body
                 function.name = f"{name}__{change.arg}"
                 yield function
+
+
+def _usual(name, written):
+    """The solution with each usual mistake that it has a place for."""
+    text = next(ast.unparse(node) for node in written if getattr(node, "name", "") == name)
+    for kind, (pattern, mistake) in USUAL.items():
+        found, made = re.findall(pattern, text), re.sub(pattern, mistake, text)
+        if len(found) == 1 and (kind != "eager" or "def step(" in text):
+            (function,) = ast.parse(made).body
+            function.name = f"{name}__{kind}"
+            yield function
 
 
 def edited(text, changes):

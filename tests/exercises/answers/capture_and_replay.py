@@ -33,7 +33,6 @@ changed(
         "static_input.copy_(inputs)": "graph.replay()",
         "graph.replay()": "static_input.copy_(inputs)",
     },
-    kept_output={"return static_output.clone()": "return static_output"},
     nothing_returned={"return static_output.clone()": "static_output.clone()"},
     no_warm_up={"with torch.no_grad():\n    net(static_input)": ""},
     on_the_callers_sample={"sample.clone()": "sample"},
@@ -59,7 +58,6 @@ changed(
         "static_input.copy_(inputs)": "graph.replay()",
         "graph.replay()": "static_input.copy_(inputs)",
     },
-    kept_output={"return static_output.clone()": "return static_output"},
     read_before_the_capture={
         "():\n    net(static_input)": "():\n    largest = net(static_input).abs().max().item()",
         "largest = outputs.abs().max()": "",

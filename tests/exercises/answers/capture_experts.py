@@ -23,11 +23,7 @@ def in_groups(x, order, counts, up):
 
 changed(
     graph_counted,
-    warm_up_counted={"unchanged(total)": "unchanged()"},
-    zeroed={
-        "unchanged(total)": "unchanged()",
-        "return lambda x:": "total.zero_()\n…",
-    },
+    zeroed={"unchanged(total)": "unchanged()", "return lambda x:": "total.zero_()\n…"},
     counted_the_kept={"(~kept).sum()": "kept.sum()"},
     last_alone={"total.add_": "total.copy_"},
     a_number={"(~kept).sum()": "(~kept).sum().item()"},
@@ -35,8 +31,6 @@ changed(
         "def step(x):": "dropped = (~layer(sample)[1]).sum().item()\n…",
         "(~kept).sum()": "dropped",
     },
-    not_cloned={"replay(x).clone()": "replay(x)"},
-    eager={"replay(x).clone()": "step(x)"},
     right_in_place={
         "def step(x):": "…\n    nonlocal total",
         "total.add_((~kept).sum())": "total += kept.logical_not().count_nonzero()",
@@ -68,25 +62,18 @@ def graph_groups__frozen_counts(route, up, sample):
     return captured(step, sample)
 
 
-def graph_groups__frozen_order(route, up, sample):
-    expert = route(sample)
-    counts = torch.bincount(expert, minlength=len(up)).tolist()
-    order = expert.argsort(stable=True)
-
-    def step(x):
-        return in_groups(x, order, counts, up)
-
-    return captured(step, sample)
-
-
-def graph_groups__counts_in_the_step(route, up, sample):
-    def step(x):
-        expert = route(x)
-        order = expert.argsort(stable=True)
-        counts = (expert[:, None] == torch.arange(len(up), device="cuda")).sum(0).tolist()
-        return in_groups(x, order, counts, up)
-
-    return captured(step, sample)
+changed(
+    graph_groups__frozen_counts,
+    frozen_order={
+        "def step(x):": "order = route(sample).argsort(stable=True)\n…",
+        "order = route(x).argsort(stable=True)": "",
+    },
+    counts_in_the_step={
+        "counts = torch.bincount(route(sample), minlength=len(up)).tolist()": "",
+        "order = route(x).argsort(stable=True)":
+            "counts = (route(x)[:, None] == torch.arange(len(up), device='cuda')).sum(0).tolist()\n…",
+    },
+)
 
 
 def graph_groups__captured_anew(route, up, sample):
@@ -103,8 +90,6 @@ def graph_groups__right_gather(route, up, sample):
 
 changed(
     graph_groups,
-    not_cloned={"replay(x).clone()": "replay(x)"},
-    eager={"replay(x).clone()": "step(x)"},
 )
 
 

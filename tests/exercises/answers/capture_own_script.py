@@ -73,8 +73,6 @@ def resume__right_copied_in_place(net, optimizer, step, batch, checkpoint):
 
 changed(
     resume,
-    warm_up_kept={"unchanged(net, optimizer)": "unchanged()"},
     eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
     callers_batch={"(tensor.clone() for tensor in batch)": "batch"},
-    kept_output={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
 )

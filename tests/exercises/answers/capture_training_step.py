@@ -3,7 +3,6 @@
 changed(
     train_epoch,
     the_callers_batch_is_static={"[tensor.clone() for tensor in batches[0]]": "batches[0]"},
-    not_cloned={"replay(*batch).clone()": "replay(*batch)"},
     read_in_every_step={"replay(*batch).clone()": "replay(*batch).item()"},
     captured_in_the_loop={
         "losses.append(replay(*batch).clone())":
@@ -11,8 +10,6 @@ changed(
             "    replay = capture_step(step, *[tensor.clone() for tensor in batch])\n"
             "losses.append(replay().clone())",
     },
-    eager={"replay(*batch).clone()": "step(*batch)"},
-    warm_up_kept={"with unchanged(net, optimizer):": "if True:"},
     right_copied_in_the_loop={
         "capture_step(step, *static_batch)": "capture_step(lambda: step(*static_batch))",
         "losses = []": "losses = torch.zeros(len(batches), device='cuda')",
@@ -32,11 +29,9 @@ changed(
         "def train(inputs, targets):":
             "loss_before = torch.nn.functional.mse_loss(net(inputs), targets)\n…",
     },
-    warm_up_kept={"with unchanged(net, optimizer):": "if True:"},
     the_graphs_loss={
         "replay = capture_step(step, inputs.clone(), targets.clone())": "…\nloss_before = replay()",
     },
-    eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
     right_without_gradients={
         "loss_before = torch.nn.functional.mse_loss(net(inputs), targets).detach()":
             "with torch.inference_mode():\n"
@@ -81,7 +76,6 @@ changed(
 
 changed(
     capture_training,
-    nothing_restored={"with unchanged(net, optimizer):": "if True:"},
     momentum_left={"unchanged(net, optimizer)": "unchanged(net)"},
     state_loaded={
         "with unchanged(net, optimizer):": "before = optimizer.state_dict()\nwith unchanged(net):",
@@ -89,7 +83,6 @@ changed(
     },
     random_numbers_used_up={"def train(inputs, targets):": "torch.rand(1, device='cuda')\n…"},
     no_warm_up={"inputs.clone(), targets.clone()": "inputs.clone(), targets.clone(), warmup=0"},
-    loss_not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     optimizer_outside={
         "torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)\noptimizer.step()": "",
         "return replay(inputs, targets).clone()":
@@ -104,7 +97,6 @@ changed(
         "optimizer.zero_grad(set_to_none=True)": "",
         "return replay(inputs, targets).clone()": "optimizer.zero_grad(set_to_none=True)\n…",
     },
-    eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
     on_the_default_stream={"with unchanged(net, optimizer):": "…\n    step(inputs, targets)"},
     right_zeroed_in_place={"set_to_none=True": "set_to_none=False"},
 )

@@ -47,7 +47,6 @@ changed(
             "[[min(prompt.shape[1] for prompt in prompts)]] * len(prompts)",
     },
     first_not_cloned={"(tokens.clone(), following)": "(tokens, following)"},
-    warm_up_decoded={"unchanged(tokens, input_pos)": "unchanged()"},
     eager={"replay()": "step()"},
     only_the_function={"(tokens.clone(), following)": "following"},
     right_most_of_the_prompt_first={
@@ -77,14 +76,10 @@ def generate__token_before_the_step(model, tokens, input_pos, kv_cache, end, eve
 
 changed(
     generate,
-    read_inside={
-        "tokens.clone()": "tokens.item()",
-        "torch.cat(made, dim=1)": "made",
-    },
+    read_inside={"tokens.clone()": "tokens.item()", "torch.cat(made, dim=1)": "made"},
     one_token_a_graph={"range(every)": "range(1)"},
     not_cloned={"tokens.clone()": "tokens"},
     without_the_end={"made.index(end) + 1": "made.index(end)"},
-    warmup_decoded={"unchanged(tokens, input_pos)": "unchanged()"},
     three_warm_ups={"warmup=1": "warmup=3"},
     end_behind_the_limit={
         "made = made[:limit]": "",

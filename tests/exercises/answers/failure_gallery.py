@@ -3,7 +3,6 @@
 
 changed(
     capture_scores,
-    returns_the_static_output={"replay(x).clone()": "replay(x)"},
     scores_all_rows={"torch.where(positive, model(x) * 2.0, 0)": "model(x) * 2.0"},
     selects_after_the_replay={
         "torch.where(positive, model(x) * 2.0, 0)": "model(x) * 2.0",
@@ -21,12 +20,8 @@ changed(
 changed(
     capture_average,
     keeps_the_momentum_on_the_cpu={"torch.tensor(0.0, device='cuda')": "torch.tensor(0.5)"},
-    begins_after_the_warm_up={
-        "torch.tensor(0.0": "torch.tensor(0.5",
-        "average.zero_()": "",
-    },
+    begins_after_the_warm_up={"torch.tensor(0.0": "torch.tensor(0.5", "average.zero_()": ""},
     runs_eagerly={"replay(x).clone()": "step(x).clone()"},
-    returns_the_average_itself={"replay(x).clone()": "replay(x)"},
     overwrites_the_sample={"sample.clone()": "sample"},
     right_lerp={"add_(static_momentum * (x - average))": "lerp_(x, static_momentum)"},
 )

@@ -111,7 +111,6 @@ changed(
     always_twenty_rounds={"graph.replay()\nwhile static_moved > 0.01:": "for _ in range(20):"},
     z_not_set_to_zero={"static_z.zero_()": ""},
     x_not_copied={"static_x.copy_(x)": "static_x.copy_(static_x)"},
-    static_z_returned={"static_z.clone()": "static_z"},
     without_warm_up={"one_round(static_z, static_x)\ngraph =": "graph ="},
     read_before_the_first_replay={"graph.replay()\nwhile": "while"},
     z_set_to_zero_in_the_graph={

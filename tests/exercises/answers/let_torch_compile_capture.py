@@ -103,11 +103,8 @@ changed(
     reduce_overhead={"torch.compile(model)": "torch.compile(model, mode='reduce-overhead')"},
     no_warm_up={"inputs.clone(), targets.clone()": "inputs.clone(), targets.clone(), warmup=0"},
     eager_kernels={"compiled_model(inputs)": "model(inputs)"},
-    not_captured={"replay(inputs, targets).clone()": "step(inputs, targets)"},
-    weights_moved={"unchanged(model, optimizer)": "unchanged()"},
     momentum_filled={"unchanged(model, optimizer)": "unchanged(model)"},
     on_the_callers_batch={"inputs.clone(), targets.clone()": "inputs, targets"},
-    not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     never_copied={"replay(inputs, targets)": "replay()"},
     right_model_compile={
         "compiled_model = torch.compile(model)": "model.compile()",

@@ -5,19 +5,10 @@ changed(
     graphed_training,
     fills_and_adds={"set_to_none=True": "set_to_none=False"},
     copies_the_input={"net(static_inputs)": "net(static_inputs.clone())"},
-    not_cloned={"replay().clone()": "replay()"},
-    on_the_callers_tensors={
-        "inputs.clone()": "inputs",
-        "targets.clone()": "targets",
-    },
-    trained_by_the_warm_up={"with unchanged(net, optimizer):": "if True:"},
-    not_copied={
-        "static_inputs.copy_(inputs)": "",
-        "static_targets.copy_(targets)": "",
-    },
+    on_the_callers_tensors={"inputs.clone()": "inputs", "targets.clone()": "targets"},
+    not_copied={"static_inputs.copy_(inputs)": "", "static_targets.copy_(targets)": ""},
     never_emptied={"optimizer.zero_grad(set_to_none=True)": ""},
     with_its_history={"loss.detach()": "loss"},
-    eager={"replay().clone()": "step()"},
     right_with_grad={
         "def step():": "parameters = list(net.parameters())\n…",
         "optimizer.zero_grad(set_to_none=True)": "",
@@ -55,10 +46,7 @@ changed(
     the_first_of_several={"found[0] if len(found) == 1 else ()": "(found or [()])[0]"},
     the_last_of_several={"found[0] if len(found) == 1 else ()": "(found or [()])[-1]"},
     any_offset={"range(0, len(value), 4)": "range(len(value))"},
-    double={
-        "struct.pack('f', number)": "struct.pack('d', number)",
-        "offset + 4]": "offset + 8]",
-    },
+    double={"struct.pack('f', number)": "struct.pack('d', number)", "offset + 4]": "offset + 8]"},
     offset_in_floats={"(parameter, offset)": "(parameter, offset // 4)"},
     nearly_equal={
         "if value[offset:offset + 4] == wanted":

@@ -61,10 +61,8 @@ changed(
         "def step(x):": "…\n    temperature.mul_(0.9).clamp_(min=1.0)",
         "temperature.mul_(0.9).clamp_(min=1.0)": "",
     },
-    warm_up_trains={"unchanged(weight, temperature)": "unchanged()"},
     one_batch={"replay(batch)": "replay()"},
     read_in_the_graph={"loss.detach()": "loss.item()"},
-    losses_not_cloned={"replay(batch).clone()": "replay(batch)"},
     static_input_rebound={
         "def step(x):": "x = batches[0].cuda()\ndef step():",
         "capture_step(step, batches[0].cuda())": "capture_step(step)",

@@ -18,7 +18,6 @@ changed(
     reads_clones={"*buffer, pool=pool": "*[tensor.clone() for tensor in buffer], pool=pool"},
     only_the_first_buffer={"replays[number]()": "replays[0]()"},
     a_pool_each={", pool=pool": ""},
-    warm_up_trained={"unchanged(net)": "unchanged()"},
     losses_not_cloned={"replays[number]().clone()": "replays[number]()"},
     right_buffers_in_the_step={"step, *buffer": "lambda buffer=buffer: step(*buffer)"},
 )
@@ -31,8 +30,6 @@ changed(
         "(net, optimizer):": "(net, optimizer), torch.autocast('cuda', dtype=torch.bfloat16):",
     },
     in_float32={"dtype=torch.bfloat16": "enabled=False"},
-    warm_up_trained={"unchanged(net, optimizer)": "unchanged()"},
-    losses_not_cloned={"replay(*stacks).clone()": "replay(*stacks)"},
     no_zero_grad={"optimizer.zero_grad()": ""},
 )
 

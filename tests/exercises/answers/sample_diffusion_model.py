@@ -53,10 +53,7 @@ changed(
     guidance_as_a_number={"model(x, sigma, guidance)": "model(x, sigma, 1.0)"},
     level_not_written={"model(x, sigma, guidance)": "model(x, torch.ones_like(sigma), guidance)"},
     size_of_steps_frozen={"(next_sigma - sigma) *": "-0.02 *"},
-    goes_on={
-        "replay = capture_step(step)": "…\nx.copy_(noise)",
-        "x.copy_(noise)": "",
-    },
+    goes_on={"replay = capture_step(step)": "…\nx.copy_(noise)", "x.copy_(noise)": ""},
     the_first_noise={
         "x = noise.clone()": "…\nfirst = noise.clone()",
         "x.copy_(noise)": "x.copy_(first)",
@@ -201,7 +198,6 @@ changed(
         "for _ in range(num_steps):": "for noise in noises[1:]:",
         "denoise(x, draw_noise())": "denoise(x, noise)",
     },
-    kept_output={"replay().clone()": "replay()"},
     captured_in_each_call={
         "replay = capture_step(loop, generators=to_register)": "",
         "def sample(seeds):": "…\n    replay = capture_step(loop, generators=to_register)",

@@ -19,8 +19,6 @@ changed(
     drafts_written={
         "text.scatter_(1, positions + 1, choices)": "text.scatter_(1, positions[:, 1:], drafts)",
     },
-    not_cloned={"replay(drafts).clone()": "replay(drafts)"},
-    eager={"replay(drafts).clone()": "step(drafts)"},
     text_written={"unchanged(text, input_pos)": "unchanged(input_pos)"},
     moved_outside={
         "input_pos.add_(accepted + 1)": "",
@@ -89,8 +87,6 @@ changed(
     },
     itself={"positions < input_pos": "positions <= input_pos"},
     left_over={"positions < input_pos": "positions != input_pos"},
-    not_cloned={"replay().clone()": "replay()"},
-    eager={"replay().clone()": "step()"},
     looked_up_before={
         "replay = capture_step(step)": "drafts = step()\nreplay = capture_step(lambda: drafts + 0)",
     },

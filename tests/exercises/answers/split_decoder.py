@@ -36,8 +36,6 @@ changed(
         "all_reduce(F.linear(hidden, down_weight)) + down.bias": "F.linear(hidden, down_weight)",
         "replay(x).clone()": "all_reduce(replay(x)) + down.bias",
     },
-    not_cloned={"replay(x).clone()": "replay(x)"},
-    eager={"replay(x).clone()": "step(x)"},
     always_halves={
         "up.weight.chunk(world_size)": "up.weight.chunk(2)",
         "up.bias.chunk(world_size)": "up.bias.chunk(2)",
@@ -67,8 +65,6 @@ def graph_two_layers__right_one_clone(first, second, exchange, buffer, sample):
 changed(
     graph_two_layers,
     overwritten={"exchange(buffer).clone()": "exchange(buffer)"},
-    result_not_cloned={"replay(x).clone()": "replay(x)"},
-    eager={"replay(x).clone()": "step(x)"},
 )
 
 
@@ -87,8 +83,6 @@ changed(
     graph_best_token,
     no_offset={" + rank * len(head)": ""},
     own_best={"tokens.gather(0, values.argmax(dim=0)[None])[0]": "tokens[rank]"},
-    not_cloned={"replay(x).clone()": "replay(x)"},
-    eager={"replay(x).clone()": "step(x)"},
     smallest={"values.argmax": "values.argmin"},
     floats={"tokens + rank * len(head)": "(tokens + rank * len(head)).float()"},
     keeps_its_own_if_two_tie={

@@ -30,7 +30,6 @@ def make_replay__without_the_graph(function, x):
 
 changed(
     make_replay,
-    copy_alone={"return static_result.clone()": "return static_result"},
     right_written_by_index={"static_x.copy_(new_x)": "static_x[:] = new_x"},
 )
 
@@ -38,7 +37,6 @@ changed(
 changed(
     graphed,
     eager={"return replay": "return function"},
-    not_cloned={"return static_result.clone()": "return static_result"},
     no_copy={"static_x.copy_(x)": ""},
     no_warm_up={
         "function(static_x)\ngraph = torch.cuda.CUDAGraph()": "graph = torch.cuda.CUDAGraph()",

@@ -22,7 +22,6 @@ def graph_rollout__a_replay_for_each_step(act, env, num_steps):
 changed(
     graph_rollout,
     eager={"in replay()": "in play()"},
-    warm_up_kept={"with unchanged(env.state):": "if True:"},
     state_back_numbers_not={
         "with unchanged(env.state):\n    replay = capture_step(play)":
             "start = env.state.clone()\n"
@@ -55,10 +54,7 @@ changed(
         "var.lerp_(obs.var(0), 0.1)": "new_var = var.lerp(obs.var(0), 0.1)",
         "(obs - mean) / (var + 1e-05)": "(obs - new_mean) / (new_var + 1e-05)",
     },
-    warm_up_counted={"with unchanged(mean, var):": "if True:"},
     only_the_mean_restored={"unchanged(mean, var)": "unchanged(mean)"},
-    eager={"replay(obs).clone()": "step(obs)"},
-    kept_output={"replay(obs).clone()": "replay(obs)"},
     right_reset_by_hand={
         "with unchanged(mean, var):\n    replay = capture_step(step, sample.clone())":
             "replay = capture_step(step, sample.clone())\n"
@@ -89,11 +85,7 @@ def graph_delayed_update__right_critic_and_both(net, critic_step, actor_step, de
 changed(
     graph_delayed_update,
     never={"calls % delay == 0": "False"},
-    from_the_first_call={
-        "calls += 1": "",
-        "return loss": "calls += 1\n…",
-    },
-    warm_up_kept={"with unchanged(net):": "if True:"},
+    from_the_first_call={"calls += 1": "", "return loss": "calls += 1\n…"},
     actor_on_the_old_batch={"train_actor(batch)": "train_actor()"},
     actor_eager={"train_actor(batch)": "actor_step(batch)"},
     eager={

@@ -22,13 +22,8 @@ changed(
         "loss.backward()": "…\nclip_grad_norm_(net.parameters(), 1.0)",
     },
     not_divided={" / len(inputs)": ""},
-    only_the_sum_is_divided={
-        " / len(inputs)": "",
-        "stack(losses).sum()": "stack(losses).mean()",
-    },
-    nothing_restored={"unchanged(net, optimizer)": "unchanged()"},
+    only_the_sum_is_divided={" / len(inputs)": "", "stack(losses).sum()": "stack(losses).mean()"},
     lr_is_a_number={"lr.fill_(new_lr)": "optimizer.param_groups[0]['lr'] = new_lr"},
-    eager={"replay(inputs, targets).clone()": "step(inputs, targets)"},
     clipped_to_a_tenth_more={"net.parameters(), 1.0": "net.parameters(), 1.1"},
     all_micro_batches_at_once={
         "zip(inputs, targets, strict=True)": "[(inputs.flatten(0, 1), targets.flatten(0, 1))]",
@@ -42,7 +37,6 @@ changed(
             "lr.fill_(new_lr)\n"
             "return loss",
     },
-    not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     not_copied_in={"replay(inputs, targets)": "replay()"},
     right_lr_by_copy={"lr.fill_(new_lr)": "lr.copy_(torch.tensor(new_lr))"},
 )

@@ -8,9 +8,6 @@ changed(
     the_bare_network={"ddp(x)": "net(x)"},
     no_ddp={"ddp = DistributedDataParallel(net)": "ddp = net"},
     in_no_sync={"with unchanged(ddp):": "with unchanged(ddp), ddp.no_sync():"},
-    warm_up_trains={"unchanged(ddp)": "unchanged()"},
-    not_cloned={"replay(x, y).clone()": "replay(x, y)"},
-    eager={"replay(x, y).clone()": "step(x, y)"},
     always_the_first_batch={"replay(x, y)": "replay()"},
     captured_on_the_callers_tensors={"x.clone(), y.clone()": "x, y"},
     a_number={"replay(x, y).clone()": "replay(x, y).item()"},
@@ -30,10 +27,7 @@ changed(
             "    second = mse_loss(ddp(x[1::2]), y[1::2]) / 2\n"
             "    second.backward()",
     },
-    the_first_is_not_trained={
-        "ddp(x[::2])": "net(x[::2])",
-        "first.backward()": "",
-    },
+    the_first_is_not_trained={"ddp(x[::2])": "net(x[::2])", "first.backward()": ""},
     ten_steps_of_warm_up={"warmup=11": "warmup=10"},
 )
 

@@ -31,7 +31,6 @@ changed(
         "with autocast(layer):\n    return layer(batch)": "return layer(batch)",
         "return replay(batch).clone()": "with autocast(layer):\n    …",
     },
-    not_cloned={"replay(batch).clone()": "replay(batch)"},
     captured_on_the_sample={"inputs.clone()": "inputs"},
     right_by_hand={
         "with unchanged(layer):\n"
@@ -42,10 +41,7 @@ changed(
 
 changed(
     graph_scaled,
-    state_stays={
-        "layer.scale.copy_(scale)": "",
-        "layer.history.copy_(history)": "",
-    },
+    state_stays={"layer.scale.copy_(scale)": "", "layer.history.copy_(history)": ""},
     new_tensors={
         "layer.scale.copy_(scale)": "layer.scale = scale",
         "layer.history.copy_(history)": "layer.history = history",
@@ -61,12 +57,7 @@ changed(
             "    return outputs\n"
             "return run",
     },
-    trace_of_the_warm_up={"unchanged(layer)": "unchanged()"},
-    moved_first={
-        "outputs = layer(batch)": "",
-        "return outputs": "return layer(batch)",
-    },
-    not_cloned={"replay(batch).clone()": "replay(batch)"},
+    moved_first={"outputs = layer(batch)": "", "return outputs": "return layer(batch)"},
     scale_alone={"layer.history.copy_(history)": ""},
     right_by_hand={
         "with unchanged(layer):\n"
@@ -98,8 +89,6 @@ changed(
     graph_microbatches,
     one_graph_of_the_first={"first if is_first_microbatch else later": "first"},
     one_graph_of_a_later={"first if is_first_microbatch else later": "later"},
-    trace_of_the_warm_up={"unchanged(layer)": "unchanged()"},
-    not_cloned={"replay(batch).clone()": "replay(batch)"},
     first_in_eager={
         "replay = first if is_first_microbatch else later":
             "if is_first_microbatch:\n"

@@ -1,0 +1,88 @@
+"""What answers are compared with: a small network, its batches, and its eager training."""
+
+import copy
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from exercises.answers.graph_use import copy_tensors
+from exercises.scenarios.common import few
+from helpers.capture import unchanged
+
+
+def perceptron(*between: nn.Module) -> nn.Module:
+    """Two layers on the GPU, from 4 to 2 numbers, with what is given between them."""
+    return nn.Sequential(nn.Linear(4, 8), *between, nn.Linear(8, 2)).cuda()
+
+
+def draw_batches(count: int) -> list:
+    """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; the seed of the run chooses the
+    rows.
+    """
+    rows = few()
+    return [
+        (torch.randn(rows, 4, device="cuda"), torch.randn(rows, 2, device="cuda"))
+        for _ in range(count)
+    ]
+
+
+def train_step(
+    net: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tensor, targets: torch.Tensor
+) -> torch.Tensor:
+    """An eager step of training; returns its loss."""
+    optimizer.zero_grad()
+    loss = mse_loss(net(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def losses_of(net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None) -> list:
+    """The losses of an eager training of a copy of net, which leaves the random state as it is."""
+    net = copy.deepcopy(net)
+    optimizer, losses = make(net.parameters()), []
+    with unchanged():
+        for number, (inputs, targets) in enumerate(batches):
+            for group in optimizer.param_groups:
+                group["lr"] = rates[number] if rates else group["lr"]
+            losses.append(train_step(net, optimizer, inputs, targets))
+    return losses
+
+
+def sgd(parameters: Iterable) -> torch.optim.Optimizer:
+    """SGD without a memory."""
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def momentum(parameters: Iterable) -> torch.optim.Optimizer:
+    """SGD with a memory."""
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def gradients(net: nn.Module) -> list:
+    """What .grad holds; None where there is no gradient."""
+    return [parameter.grad for parameter in net.parameters()]
+
+
+def accumulated_gradients(net: nn.Module, batches: list) -> list:
+    """The gradients of all batches, added up; None where there is no gradient."""
+    for inputs, targets in batches:
+        mse_loss(net(inputs), targets).backward()
+    return copy_tensors(gradients(net))
+
+
+def sgd_step(net: nn.Module) -> Callable:
+    """A step of plain SGD on net, which leaves no .grad."""
+    parameters = list(net.parameters())
+
+    def step(inputs, targets):
+        loss = mse_loss(net(inputs), targets)
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter -= 0.1 * gradient
+        return loss.detach()
+
+    return step
