@@ -17,15 +17,8 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
+from examples import small_llama
 from examples.decoder import Config, Decoder
-from examples.small_llama import (
-    CONFIGS,
-    all_logits,
-    held_out_loss,
-    loss_of,
-    split_text,
-    weights_file,
-)
 
 STEPS = 600
 BATCH_SIZE = 32
@@ -35,11 +28,11 @@ EVALUATE_EVERY = 100  # steps
 WEIGHT_DECAY = 0.1
 
 
-def learning_rate(step: int, n_steps: int) -> float:
+def learning_rate(step: int) -> float:
     """Rises for the first steps, then falls along a cosine to a tenth."""
     if step < LEARNING_RATE_WARMUP:
         return LEARNING_RATE * (step + 1) / LEARNING_RATE_WARMUP
-    done = (step - LEARNING_RATE_WARMUP) / max(1, n_steps - LEARNING_RATE_WARMUP)
+    done = (step - LEARNING_RATE_WARMUP) / (STEPS - LEARNING_RATE_WARMUP)
     return LEARNING_RATE * (0.55 + 0.45 * cos(pi * done))
 
 
@@ -69,7 +62,7 @@ def capture(step: Callable[[], None], device: str) -> Callable[[], None]:
     return graph.replay
 
 
-def train(config: Config, device: str, n_steps: int = STEPS) -> tuple[dict[str, Tensor], float]:
+def train(config: Config, device: str) -> tuple[dict[str, Tensor], float]:
     """The bfloat16 weights with the lowest held-out loss, and that loss."""
     model = new_model(config, device)
     decayed = [p for p in model.parameters() if p.dim() == 2]
@@ -81,14 +74,15 @@ def train(config: Config, device: str, n_steps: int = STEPS) -> tuple[dict[str, 
         betas=(0.9, 0.99),
         capturable=device == "cuda",
     )
-    text, _ = split_text(device)
+    text, _ = small_llama.split_text(device)
     window = torch.arange(config.max_seq_len + 1, device=device)
     starts = torch.zeros(BATCH_SIZE, 1, dtype=torch.int64, device=device)  # static input
     generator = torch.Generator(device).manual_seed(1)
 
     def step() -> None:
         tokens = text[starts + window]
-        loss = loss_of(all_logits(model, config, tokens[:, :-1]), tokens[:, 1:])
+        logits = small_llama.all_logits(model, config, tokens[:, :-1])
+        loss = small_llama.loss_of(logits, tokens[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -97,12 +91,12 @@ def train(config: Config, device: str, n_steps: int = STEPS) -> tuple[dict[str, 
     replay = capture(step, device)
     best: dict[str, Tensor] = {}
     best_loss = float("inf")
-    for i in range(n_steps):
+    for i in range(STEPS):
         starts.random_(len(text) - config.max_seq_len, generator=generator)
-        rate.fill_(learning_rate(i, n_steps))
+        rate.fill_(learning_rate(i))
         replay()
         if (i + 1) % EVALUATE_EVERY == 0:
-            held_out = held_out_loss(model, config, device)
+            held_out = small_llama.held_out_loss(model, config, device)
             print(f"step {i + 1}: held-out loss {held_out:.4f}", flush=True)
             if held_out < best_loss:
                 best_loss = held_out
@@ -113,16 +107,14 @@ def train(config: Config, device: str, n_steps: int = STEPS) -> tuple[dict[str, 
 def main() -> None:
     """Train both, and save them."""
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=weights_file("model").parent)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--names", nargs="+", default=list(CONFIGS), choices=list(CONFIGS))
+    parser.add_argument("--out", type=Path, default=small_llama.weights_file("model").parent)
     arguments = parser.parse_args()
     torch.set_float32_matmul_precision("high")  # TF32
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for name in arguments.names:
+    for name, config in small_llama.CONFIGS.items():
         started = perf_counter()
-        weights, loss = train(CONFIGS[name], device, arguments.steps)
-        file = arguments.out / weights_file(name).name
+        weights, loss = train(config, device)
+        file = arguments.out / small_llama.weights_file(name).name
         torch.save(weights, file)
         n_weights = sum(weight.numel() for weight in weights.values())
         print(f"{file}: {n_weights:,} weights, {file.stat().st_size:,} bytes,")

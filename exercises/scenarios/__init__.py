@@ -2,7 +2,7 @@
 raises Wrong with the symptom that it finds.
 
 The scenarios of a lesson are the functions in <lesson>.py that are called as its exercises are;
-common: what several lessons share.
+common, eager, warm_ups: what several lessons share; rules: what the texts of exercises state.
 """
 
 from collections.abc import Callable

@@ -19,7 +19,6 @@ NOT_COUNTED = "total is what it was: a replay must write into it, so the step ad
 KEPT_COUNT = "total counts the tokens that are kept, not those that are dropped."
 FROZEN_COUNT = "Each replay adds the drops of the sample: count inside of the captured step."
 LAST_COUNT = "total holds the drops of the last replay alone: add them to what it holds."
-OTHER_COUNT = "total is {found} after all replays, where {right} is right."
 FROZEN_GROUPS = (
     "The groups have the sizes that they had at the capture: tokens of other "
     "routings meet the wrong expert.",
@@ -42,10 +41,6 @@ OTHER_CAPACITIES = (
     "have dropped at most 1% of the earlier tokens, and all tokens of a batch."
 )
 DROPS = "A result lacks the tokens that the first graph dropped: replay the second one then."
-OTHER_REPLAYS = (
-    "{found} graph launches where {right} are asked.",
-    "Each call replays the first graph, and only after a drop the second one too.",
-)
 
 
 def sizes() -> tuple[int, int]:
@@ -143,7 +138,7 @@ def _counts(function, total, start, xs, layer, capacity):
         for message, wrong in faults.items():
             if found == wrong:
                 raise Wrong(message)
-        raise Wrong(OTHER_COUNT.format(found=found, right=right))
+        raise Wrong(f"total is {found} after all replays, where {right} is right.")
 
 
 def rows(y: Tensor, ok: Tensor) -> Tensor:
@@ -221,7 +216,10 @@ def _two_capacities(answer, up, sample, xs):
     dropped = [plain(x, capacity)[0] for x in xs]
     used.gives(expected, {DROPS: dropped})
     if (found := used.counts["graphs"]) != right:
-        raise Wrong(fill_placeholders(OTHER_REPLAYS, found=found, right=right))
+        raise Wrong(
+            f"{found} graph launches where {right} are asked.",
+            "Each call replays the first graph, and only after a drop the second one too.",
+        )
     used.replays(graphs=right, operators=40)
 
 

@@ -23,7 +23,6 @@ from exercises.answers.graph_use import (
     call_answer,
     copy_tensors,
     fill_placeholders,
-    match_symptoms,
     require_distinct_results,
     require_expected,
     watch_graphs,
@@ -42,10 +41,6 @@ READS_MUCH = (
 EVERY_STEP = (
     "The scheduler reads the loss of every step, and decides from it.",
     "Call it once per epoch, with the mean loss.",
-)
-NOT_THE_MEAN = (
-    "After epoch {epoch} the scheduler gets {given:.4g}, and the epoch's mean loss is {mean:.4g}.",
-    "Give it the mean over the steps of the epoch.",
 )
 NO_SCHEDULE = (
     "The learning rate never falls in the replays.",
@@ -71,10 +66,6 @@ FIRST_COPY = (
     "memory that the copy writes to.",
     "Let copy_stream wait for the main stream once, before the loop.",
 )
-NOT_BESIDE = (
-    "The losses are right, but {beside} of {steps} copies run during a replay.",
-    "The others wait for it, or it for them.",
-)
 
 
 def train_on_plateau(answer: Callable) -> None:
@@ -92,10 +83,9 @@ def train_on_plateau(answer: Callable) -> None:
         raise Wrong(FIRST_LOSS)
     reads = counts["reads"]
     _decided_by_means(metrics, losses, steps)
-    if not are_close(losses, expected):
-        eagerly = partial(_plateau, net, batch, epochs, steps)
-        match_symptoms(losses, [(EVERY_STEP, eagerly("step")), (NO_SCHEDULE, eagerly("never"))])
-        raise Wrong("The losses are not those of a rate that is decided by each epoch's mean loss.")
+    eagerly = partial(_plateau, net, batch, epochs, steps)
+    symptoms = [(EVERY_STEP, partial(eagerly, "step")), (NO_SCHEDULE, partial(eagerly, "never"))]
+    require_expected(losses, expected, symptoms)
     if reads > 2 * epochs:
         raise Wrong(fill_placeholders(READS_MUCH, reads=reads, epochs=epochs, steps=steps))
 
@@ -134,7 +124,9 @@ def _decided_by_means(metrics, losses, steps):
         mean = torch.stack(losses[(epoch - 1) * steps : epoch * steps]).mean()
         if not are_close(given.float(), mean):
             raise Wrong(
-                fill_placeholders(NOT_THE_MEAN, epoch=epoch, given=given.item(), mean=mean.item())
+                f"After epoch {epoch} the scheduler gets {given.item():.4g}, and the epoch's mean "
+                f"loss is {mean.item():.4g}.",
+                "Give it the mean over the steps of the epoch.",
             )
 
 
@@ -278,7 +270,10 @@ def train_prefetched(answer: Callable) -> None:
             losses = _flat(losses, steps)
         require_expected(losses, expected)
         if on_stand_in() and beside < steps - 1:
-            raise Wrong(fill_placeholders(NOT_BESIDE, beside=beside, steps=steps - 1))
+            raise Wrong(
+                f"The losses are right, but {beside} of {steps - 1} copies run during a replay.",
+                "The others wait for it, or it for them.",
+            )
 
 
 def _unordered_copies() -> Iterator[tuple[str, str]]:

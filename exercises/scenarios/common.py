@@ -1,6 +1,4 @@
-"""What several lessons' scenarios use: random sizes, a network and its eager training, what
-warm-ups leave behind.
-"""
+"""What several lessons' scenarios use: random sizes, what an answer returned, what it replayed."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -19,10 +17,6 @@ NO_WARM_UP = (
     "time cannot be set up in a capture.",
 )
 POOLS = ("Each graph has a pool of its own.", "Give the later ones the pool of the first.")
-TOO_LARGE = (
-    "A request goes through a graph that is too large.",
-    "Take the smallest that holds it.",
-)
 WRITTEN_WHILE_READ = (
     "While the CPU reads a result, the copy of the next one may already write to the same memory.",
     "Copy the next one to other memory.",
@@ -37,13 +31,11 @@ def not_eager(seen: GraphUse) -> None:
 
 class Runs:
     """A function that notes the stream of each of its runs, captured ones apart; cold: whether it
-    was captured before it had run. graphs: those of seen in which it was captured.
+    was captured before it had run.
     """
 
-    def __init__(self, function: Callable, seen: GraphUse | None = None):
+    def __init__(self, function: Callable):
         self.function = function
-        self.seen = seen
-        self.graphs: list[torch.cuda.CUDAGraph] = []
         self.eager: list[torch.cuda.Stream] = []
         self.captured: list[torch.cuda.Stream] = []
         self.cold = False
@@ -58,8 +50,6 @@ class Runs:
         capturing = torch.cuda.is_current_stream_capturing()
         self.cold |= capturing and not self.eager
         (self.captured if capturing else self.eager).append(torch.cuda.current_stream())
-        if capturing and self.seen:
-            self.graphs.append(self.seen.captured[-1])
 
 
 def in_one_pool(seen: GraphUse) -> None:
@@ -75,7 +65,9 @@ def smallest_that_holds(replayed: list, sizes: list[int], counts: list[int]) -> 
     fitting = [sizes[bisect_left(sizes, count)] for count in counts]
     graphs = dict(zip(fitting, replayed, strict=True))
     if len(set(graphs.values())) < len(sizes) or [graphs[size] for size in fitting] != replayed:
-        raise Wrong(TOO_LARGE)
+        raise Wrong(
+            "A request goes through a graph that is too large.", "Take the smallest that holds it."
+        )
 
 
 def tensors_of(given: Any, count: int, what: str = "losses") -> list:

@@ -37,10 +37,6 @@ NOT_FED = (
 )
 WARMED = "The first token is number {}: a warm-up decoded. Undo it."
 READ = "The first token is the one that the step reads: return those that come after it."
-NO_ROOM = (
-    "The warm-up decodes beyond the end of the cache, which has room for one "
-    "warm-up: capture with warmup=1."
-)
 LAST = ("All tokens of an answer are its last one.", "Clone each token after its replay.")
 IGNORED = (
     "The first token of an answer is right, and the others do not follow from the prompt.",
@@ -66,18 +62,16 @@ ONE_POSITION = (
 State = tuple[Tensor, Tensor, Tensor]
 
 
-def prompted(rows: int, room: int = 0) -> tuple[Decoder, State]:
-    """A tiny decoder, and its state after a prompt: tokens and positions (rows, 1), and the cache.
+def prompted(room: int) -> tuple[Decoder, State]:
+    """A tiny decoder, and its state after a prompt: tokens and positions (1, 1), and the cache.
 
-    room: how many more tokens fit into the cache; by default the prompt is short.
+    room: how many more tokens fit into the cache.
     """
-    length = SIZES.max_seq_len - room if room else few(4, 8)
     model = Decoder(SIZES, "cuda").requires_grad_(False)
-    cache = new_kv_cache(SIZES, rows, "cuda", torch.float32)
-    prompt = torch.randint(SIZES.vocab_size, (rows, length), device="cuda")
-    tokens = sample(
-        model(prompt, torch.arange(prompt.shape[1], device="cuda").expand_as(prompt), cache)
-    )
+    cache = new_kv_cache(SIZES, 1, "cuda", torch.float32)
+    prompt = torch.randint(SIZES.vocab_size, (1, SIZES.max_seq_len - room), device="cuda")
+    positions = torch.arange(prompt.shape[1], device="cuda")[None]
+    tokens = sample(model(prompt, positions, cache))
     return model, (tokens, torch.full_like(tokens, prompt.shape[1]), cache)
 
 
@@ -215,7 +209,7 @@ def generate(answer: Callable) -> None:
     """One row that comes to its end within a replay, not before the limit, or just behind it."""
     for at, every, limit in ((4, 3, 9), (None, 2, 4), (5, 3, 5), (None, 5, 3)):
         room = limit + every - 1 + every  # beyond the limit, and for one warm-up
-        model, state = prompted(1, room)
+        model, state = prompted(room)
         tokens = [one.item() for one in decoded(model, state, room)]
         end = SIZES.vocab_size if at is None else tokens[at]
         count = tokens.index(end) + 1 if end in tokens[:limit] else limit
@@ -226,7 +220,10 @@ def generate(answer: Callable) -> None:
             except RuntimeError as error:
                 if "device-side assert" not in str(error):
                     raise
-                raise Wrong(NO_ROOM) from None
+                raise Wrong(
+                    "The warm-up decodes beyond the end of the cache, which has room for one "
+                    "warm-up: capture with warmup=1."
+                ) from None
         require_no_freed_reads()
         one_graph(seen)
         if not isinstance(given, list | tuple) or not all(isinstance(one, int) for one in given):

@@ -5,16 +5,12 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import Wrong, are_close, call_answer, fill_placeholders
+from exercises.answers.graph_use import Wrong, are_close, call_answer
 from exercises.scenarios.common import few
 from exercises.scenarios.eager import perceptron
 from exercises.scenarios.rules import callers_own, detached, from_one_graph
 
 ALL_ROWS = "Rows with a negative sum have a score other than 0."
-OTHER_ROWS = (
-    "Result {number} has the shape {yours}, expected {right}.",
-    "Keep every row, and give those with a negative sum a score of 0.",
-)
 STANDS_STILL = (
     "The average stops moving: two calls with the same x and momentum return the same.",
     "Each replay reads the old average and writes the new one elsewhere: write it in place.",
@@ -38,7 +34,8 @@ def capture_scores(answer: Callable) -> None:
         if shape != right.shape:
             said = tuple(shape) if shape is not None else type(yours).__name__
             raise Wrong(
-                fill_placeholders(OTHER_ROWS, number=number, yours=said, right=tuple(right.shape))
+                f"Result {number} has the shape {said}, expected {tuple(right.shape)}.",
+                "Keep every row, and give those with a negative sum a score of 0.",
             )
     used.gives(expected, {ALL_ROWS: [2 * y for y in outputs]})
     detached(used.kept)

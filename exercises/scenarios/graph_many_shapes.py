@@ -32,10 +32,6 @@ REFUSED = (
     "Something in the function needs a value on the CPU, such as .item(), a slice up to a tensor, "
     "or a boolean index. Keep the shape, and select with a mask.",
 )
-FROM_THE_CPU = (
-    "The capture is refused, because the function copies a tensor from the CPU.",
-    'Make it on the GPU, with device="cuda".',
-)
 SPREAD = (
     "The standard deviation is too large for requests that are shorter than x.",
     "Behind the request, `centered` is zero minus the mean, and its square counts: mask again "
@@ -44,10 +40,6 @@ SPREAD = (
 COUNTED = (
     "The mean and the standard deviation are those of all rows.",
     "Mask the rows behind the request before each sum, and divide by `length`.",
-)
-SPOILT = (
-    "An infinity or nan behind the request spoils the result.",
-    "Arithmetic with a mask does not remove it: select, with torch.where.",
 )
 TOO_EARLY = (
     "Result {number} is not the one of its request.",
@@ -94,7 +86,10 @@ def standardize(answer: Callable) -> None:
     others = call_answer(replay, requests[4:], what="It").given
     zeros = [torch.cat([top, top.new_zeros(size - len(top), columns)]) for top in expected[4:]]
     if not are_close(others, zeros):
-        raise Wrong(SPOILT)
+        raise Wrong(
+            "An infinity or nan behind the request spoils the result.",
+            "Arithmetic with a mask does not remove it: select, with torch.where.",
+        )
 
 
 def _standardized(x, padding=0):
@@ -117,7 +112,10 @@ def _captured(answer, request):
         if "captur" not in text:
             raise
         if "pinned" in text:
-            raise Wrong(FROM_THE_CPU) from None
+            raise Wrong(
+                "The capture is refused, because the function copies a tensor from the CPU.",
+                'Make it on the GPU, with device="cuda".',
+            ) from None
         error = text.splitlines()[0].rstrip(".")
         raise Wrong(fill_placeholders(REFUSED, error=error)) from None
     if not torch.is_tensor(output):

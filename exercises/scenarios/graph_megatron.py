@@ -23,7 +23,6 @@ from exercises.scenarios.eager import gradients, perceptron
 from exercises.scenarios.rules import callers_own, detached
 from helpers.capture import unchanged
 
-DREW = "The warm-up drew from the generator: put its state back."
 EVAL = "Training has no dropout: capture it in training mode."
 DROPOUT = "Validation has dropout: capture it after net.eval()."
 STALE_WEIGHTS = (
@@ -239,7 +238,7 @@ def train_and_validate(answer: Callable) -> None:
         pair, seen = forwards(net, lambda: answer(net, generator, sample))
         train, validate = functions(pair, "train", "validate")
         if not torch.equal(generator.get_state(), start):
-            raise Wrong(DREW)
+            raise Wrong("The warm-up drew from the generator: put its state back.")
         if not net.training:
             raise Wrong("The network stays in eval mode: call net.train() after the capture.")
         used = in_turns(net, inputs, train, validate)

@@ -37,10 +37,6 @@ OTHER_DROPOUT = (
     "The gradients are not the eager ones.",
     "Is the dropout of the graphed part in train() mode while it is graphed?",
 )
-OTHER_LAUNCHES = (
-    "{} graphs were launched, not {}: each part has one for its forward pass and one for its "
-    "backward pass."
-)
 OTHER_MODE = (EAGER, "The part was graphed: what has changed since then?")
 GOES_ON = "Each answer starts from the one before: set z to zero before the first round."
 MOST_ROUNDS = 200
@@ -78,7 +74,10 @@ def graph_around(answer: Callable) -> None:
         if any(gradient is None for gradient in found):
             raise Wrong(NO_GRADIENT)
         if len(replayed) != 4:
-            raise Wrong(OTHER_LAUNCHES.format(len(replayed), 4))
+            raise Wrong(
+                f"{len(replayed)} graphs were launched, not {4}: each part has one for its forward "
+                "pass and one for its backward pass."
+            )
         if len({graph.pool() for graph in replayed}) > 1:
             raise Wrong("The parts are in different pools: pass both in one call, as a tuple.")
         if replayed != [graph for graph in captured if graph in replayed]:

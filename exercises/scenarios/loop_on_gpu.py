@@ -14,7 +14,6 @@ from exercises.answers.graph_use import (
     are_close,
     call_answer,
     copy_tensors,
-    fill_placeholders,
     returned_function,
     watch_graphs,
 )
@@ -23,22 +22,6 @@ from exercises.scenarios.common import few, nodes_of, whole_tokens
 from exercises.scenarios.warm_ups import FILLED
 
 NO_NODE = "The graph has no {} node: capture one."
-OPEN = (
-    "The capture ends inside of a body.",
-    "Call end_capture_to_conditional_node after the body.",
-)
-ENDLESS = (
-    "A loop does not end: its body ran {} times in one launch.",
-    "Set the condition at the end of the body, from a flag that becomes false.",
-)
-TOO_OFTEN = (
-    "The body runs {} times in a launch, where {} would do.",
-    "Compute the flag from the new state, and set the condition after it.",
-)
-PAST_THE_END = (
-    "An index on the GPU is out of bounds (CUDA error: device-side assert triggered).",
-    "No iteration may index a row behind the limit.",
-)
 STALE = (
     "Every call returns the first completions.",
     "Reset the completions, the count and the flags in the graph, before the node.",
@@ -76,7 +59,10 @@ def body_runs(most: int) -> Iterator[list[int]]:
         while node.set:
             runs[-1] += 1
             if runs[-1] > most:
-                raise Wrong(fill_placeholders(ENDLESS, runs[-1]))
+                raise Wrong(
+                    f"A loop does not end: its body ran {runs[-1]} times in one launch.",
+                    "Set the condition at the end of the body, from a flag that becomes false.",
+                )
             yield from taken(node.nodes)
             node.set = node.set and node.loops
 
@@ -97,7 +83,10 @@ def looped(limit: int, what: str, *tensors: torch.Tensor) -> Iterator[tuple[Grap
         except RuntimeError as error:
             if "device-side assert" not in str(error):
                 raise
-            raise Wrong(PAST_THE_END) from None
+            raise Wrong(
+                "An index on the GPU is out of bounds (CUDA error: device-side assert triggered).",
+                "No iteration may index a row behind the limit.",
+            ) from None
     rules.one_graph(seen)
 
 
@@ -108,7 +97,10 @@ def has_node(seen: GraphUse, loops: bool) -> None:
     if on_stand_in() is None:
         return
     if any(len(graph.capture.bodies) > 1 for graph in seen.captured):
-        raise Wrong(OPEN)
+        raise Wrong(
+            "The capture ends inside of a body.",
+            "Call end_capture_to_conditional_node after the body.",
+        )
     if not any(isinstance(node, Conditional) and node.loops == loops for node in nodes_of(seen)):
         raise Wrong(NO_NODE.format("while" if loops else "if"))
 
@@ -166,7 +158,10 @@ def _runs_as_often(runs, expected):
         return
     for found, enough in zip(runs, expected, strict=True):
         if found != enough:
-            raise Wrong(fill_placeholders(TOO_OFTEN, found, enough))
+            raise Wrong(
+                f"The body runs {found} times in a launch, where {enough} would do.",
+                "Compute the flag from the new state, and set the condition after it.",
+            )
 
 
 def capture_sampler(answer: Callable) -> None:
@@ -283,12 +278,7 @@ def _training(weights, requests, allowed, momentum=0.9, buffers=None):
     states = []
     for gradients in requests:
         if allowed(gradients):
-            buffers = [
-                momentum * buffer + gradient
-                for buffer, gradient in zip(buffers, gradients, strict=True)
-            ]
-            weights = [
-                weight - 0.5 * buffer for weight, buffer in zip(weights, buffers, strict=True)
-            ]
+            buffers = torch._foreach_add(gradients, buffers, alpha=momentum)
+            weights = torch._foreach_sub(weights, buffers, alpha=0.5)
         states.append(weights)
     return states

@@ -23,10 +23,6 @@ FROZEN = (
     "The {} that the model sees in a replay is always that of the capture.",
     "It was a number on the CPU, and so it is frozen: keep it in a CUDA tensor, and write there.",
 )
-NOT_PER_STEP = (
-    "It launches {} graphs for {} steps.",
-    "Capture one step, and replay it once for each step of a call.",
-)
 FROZEN_SIZE = (
     "The noise levels are right, and the size of the steps is not.",
     "How far a step goes depends on the call: it must not be a number of the capture.",
@@ -104,7 +100,10 @@ def _per_step(used: AnswerCalls, steps: int) -> None:
     """Raises Wrong unless each step was one replay, with little beside it."""
     used.only_replays()
     if (found := used.counts["graphs"]) != steps:
-        raise Wrong(fill_placeholders(NOT_PER_STEP, found, steps))
+        raise Wrong(
+            f"It launches {found} graphs for {steps} steps.",
+            "Capture one step, and replay it once for each step of a call.",
+        )
     used.replays(graphs=steps, operators=8 * (steps + len(used.given)))
 
 

@@ -18,7 +18,6 @@ from exercises.answers.graph_use import (
     EAGER,
     EVERY_TIME_THE_FIRST,
     EVERY_TIME_THE_LAST,
-    ONE_BEHIND,
     AnswerCalls,
     GraphUse,
     Wrong,
@@ -27,13 +26,14 @@ from exercises.answers.graph_use import (
     fill_placeholders,
     match_symptoms,
     require_distinct_results,
+    require_expected,
     require_no_freed_reads,
     returned_function,
     watch_graphs,
 )
 from exercises.answers.launches import count_launches
+from exercises.scenarios.common import not_eager, replayed_for_each
 
-NO_WARM_UP = "It leaves out the warm-up: keep that line, and undo what it does to state."
 CHANGED = (
     "It changes a tensor of the caller.",
     "copy_ writes into the tensor before the dot: it should be the static one.",
@@ -58,36 +58,12 @@ FROZEN = (
 )
 EACH = ("Each number chooses for itself.", "The condition is one number: that of the sum.")
 SWAPPED = "It takes the other branch each time."
-ONE_STREAM = (
-    "Nothing of the graph can run at the same time.",
-    "sin and cos belong on two streams, and neither may wait for the other.",
-)
-NO_FORK = (
-    "The graph has no node of the side stream.",
-    "A stream takes part in a capture once it waits for the capturing one: "
-    "side.wait_stream(torch.cuda.current_stream()).",
-)
 NORMAL = {"normal_", "normal", "normal_functional", "randn", "randn_like"}
-NOT_DRAWN = (
-    "No node of the graph draws random numbers, so no replay does.",
-    "Draw them by torch.randn_like inside of the capture.",
-)
-OTHER_DRAW = (
-    "{} does not draw from the normal distribution of mean 0 and width 1.",
-    "torch.randn_like does.",
-)
 OTHER_NOISE = (
     "It does not return x plus new normal noise.",
     "With the same seed, x + torch.randn_like(x) is {} in the first call, and yours is {}.",
 )
-ONE_NUMBER = ("All numbers get the same noise.", "Draw one for each: torch.randn_like.")
-OVERWRITTEN = (
-    "The scores are overwritten by the decoder's replay.",
-    "The scorer was captured later and got memory that the decoder uses: capture in the order of "
-    "the replays.",
-)
 CAPTURES = "Capture score and decode in a graph of its own each, and replay both in each call."
-POOLS = ("The graphs have two pools.", "Give the second capture pool=... of the first.")
 ORDER = ("A call does not replay the graph of score, then that of decode.", CAPTURES)
 LAST_ALONE = (
     "It is the gradient of the last batch alone.",
@@ -97,10 +73,6 @@ LAST_ALONE = (
 ZERO = ("The gradient is 0.", "Make it before the capture: the graph knows the tensor of then.")
 NOT_FED = ("Every token follows the first one.", "Copy next_token into token, inside.")
 STAYS = ("All tokens are written to the same position.", "Move position in place, inside.")
-WENT_ON = (
-    "The first answer is right, the second one is not.",
-    "A request begins by writing to token and to position, in place.",
-)
 IGNORED = ("The first answer begins with token 0.", "Write the first token into token, in place.")
 BY_HAND = (
     "Between two replays, {} writes to memory that the graph reads.",
@@ -218,11 +190,7 @@ def _first_numbers(result: Any) -> str:
 def _tell(used: AnswerCalls, expected: list, symptoms: Iterable) -> None:
     match_symptoms(used.kept, read(list(symptoms)))
     require_distinct_results(used.kept)
-    if len(expected) > 1:
-        match_symptoms(used.kept, [(EVERY_TIME_THE_FIRST, expected[:1] * len(expected))])
-        if are_close(used.kept[1:], expected[:-1]):
-            raise Wrong(ONE_BEHIND)
-    raise Wrong(describe_first_difference(used.kept, expected))
+    require_expected(used.kept, expected)
 
 
 def ten_times(answer: Callable) -> None:
@@ -231,8 +199,7 @@ def ten_times(answer: Callable) -> None:
     before = read(x)
     used = served(answer, [(x,)])
     judge(used, [10 * before])
-    if not used.seen.replayed:
-        raise Wrong(EAGER)
+    not_eager(used.seen)
     unchanged(x, before)
 
 
@@ -254,19 +221,16 @@ def keep_results(answer: Callable) -> None:
     with torch.cuda.graph(graph):
         static_y = 2 * static_x
     requests = [numbers() for _ in range(3)]
-    first, *expected = (2 * one for one in read([static_x, *requests]))
+    expected = [2 * one for one in read(requests)]
     with watch_graphs() as seen:
         given = answer(graph, static_x, static_y, requests)
     if not isinstance(given, list | tuple) or [*map(torch.is_tensor, given)] != [True] * 3:
         raise Wrong(f"It returns {kind_of(given)}: return a list of three tensors.")
     if seen.captured:
         raise Wrong("It captures a graph of its own: replay the one that it was given.")
-    if not seen.replayed:
-        raise Wrong(EAGER)
-    used = AnswerCalls([], read(list(given)), Counter(), seen)
-    judge(used, expected, [(ONE_BEHIND, [first, *expected[:-1]])])
-    if len(seen.replayed) != 3:
-        raise Wrong(f"{len(seen.replayed)} replays for 3 requests: each needs one.")
+    not_eager(seen)
+    judge(AnswerCalls([], read(list(given)), Counter(), seen), expected)
+    replayed_for_each(seen, 3, "requests")
 
 
 def count_up(answer: Callable) -> None:
@@ -292,7 +256,7 @@ def count_up(answer: Callable) -> None:
         raise Wrong(NOT_MOVED)
     eager = {operator_of(node) for nodes, graph in outside.launches if not graph for node in nodes}
     if on_stand_in() and "add_" not in eager:
-        raise Wrong(NO_WARM_UP)
+        raise Wrong("It leaves out the warm-up: keep that line, and undo what it does to state.")
 
 
 def make_shifted(answer: Callable) -> None:
@@ -320,8 +284,7 @@ def losses_of(answer: Callable) -> None:
         raise Wrong(f"It returns {kind_of(losses)}.", FLOATS)
     if len(losses) != 3:
         raise Wrong(f"It returns {len(losses)} numbers.", FLOATS)
-    if len(seen.replayed) != 3:
-        raise Wrong(f"{len(seen.replayed)} replays for 3 batches: each needs one.")
+    replayed_for_each(seen, 3)
     if device and any(finding.kind == "race" for finding in device.findings):
         raise Seen(EARLY, "reads before the copy has ended", lambda step: step.fetches)
     judge(AnswerCalls([], [torch.tensor(one) for one in losses], Counter(), seen), expected)
@@ -352,8 +315,7 @@ def on_two_streams(answer: Callable) -> None:
     known = read(x)
     with watch_graphs() as seen:
         y = tensor_of(answer(x))
-    if not seen.replayed:
-        raise Wrong(EAGER)
+    not_eager(seen)
     if on_stand_in():
         _two_branches(seen)
     judge(AnswerCalls([], [read(y)], Counter(), seen), [known.sin() + known.cos()])
@@ -363,10 +325,17 @@ def on_two_streams(answer: Callable) -> None:
 def _two_branches(seen: GraphUse) -> None:
     nodes = {operator_of(node): node for node in seen.captured[-1].capture.nodes}
     if "sin" not in nodes or "cos" not in nodes:
-        raise Wrong(NO_FORK)
+        raise Wrong(
+            "The graph has no node of the side stream.",
+            "A stream takes part in a capture once it waits for the capturing one: "
+            "side.wait_stream(torch.cuda.current_stream()).",
+        )
     sin, cos = nodes["sin"], nodes["cos"]
     if sin.stream == cos.stream or ordered(sin, cos):
-        raise Wrong(ONE_STREAM)
+        raise Wrong(
+            "Nothing of the graph can run at the same time.",
+            "sin and cos belong on two streams, and neither may wait for the other.",
+        )
 
 
 def make_noisy(answer: Callable) -> None:
@@ -384,7 +353,7 @@ def make_noisy(answer: Callable) -> None:
     used.replays(graphs=3, operators=3)
     noise = [result - known for result in used.kept]
     if any(are_close(one, one[:1].expand(3), margin=1e-4) for one in noise):
-        raise Wrong(ONE_NUMBER)
+        raise Wrong("All numbers get the same noise.", "Draw one for each: torch.randn_like.")
     torch.manual_seed(seed)
     like = torch.zeros(3, device="cuda")
     eager = [known + read(torch.randn_like(like)) for _ in range(3 * draws)]
@@ -399,9 +368,15 @@ def _normal_draws(built: GraphUse) -> int:
     nodes = [node for graph in built.captured for node in flat(graph.capture.nodes)]
     drawing = [operator_of(node) for node in nodes if node.draws]
     if not drawing:
-        raise Wrong(NOT_DRAWN)
+        raise Wrong(
+            "No node of the graph draws random numbers, so no replay does.",
+            "Draw them by torch.randn_like inside of the capture.",
+        )
     if others := [operator for operator in drawing if operator not in NORMAL]:
-        raise Wrong(fill_placeholders(OTHER_DRAW, others[0]))
+        raise Wrong(
+            f"{others[0]} does not draw from the normal distribution of mean 0 and width 1.",
+            "torch.randn_like does.",
+        )
     return len(drawing)
 
 
@@ -453,14 +428,18 @@ def score_and_decode(answer: Callable) -> None:
         for side in (0, 1)
     )
     if all(decoded) and not any(scored):
-        raise Wrong(OVERWRITTEN)
+        raise Wrong(
+            "The scores are overwritten by the decoder's replay.",
+            "The scorer was captured later and got memory that the decoder uses: capture in the "
+            "order of the replays.",
+        )
     judge(AnswerCalls([], given, Counter(), GraphUse()), expected)
     _in_one_pool(built, replayed, [captured_in.get(one.__name__) for one in (score, decode)])
 
 
 def _in_one_pool(built: GraphUse, replayed: list, asked: list) -> None:
     if len(built.pools) > 1:
-        raise Wrong(POOLS)
+        raise Wrong("The graphs have two pools.", "Give the second capture pool=... of the first.")
     if len(built.captured) != 2 or any(len(call) != 2 for call in replayed):
         raise Wrong("Each call replays two graphs: one scores, one decodes.")
     if any(call != asked for call in replayed):
@@ -474,8 +453,7 @@ def sum_of_gradients(answer: Callable) -> None:
     each = [2 * read(weight) * batch.square() for batch in read(batches)]
     with watch_graphs() as seen:
         gradient = tensor_of(answer(weight, x, batches))
-    if len(seen.replayed) != 3:
-        raise Wrong(f"{len(seen.replayed)} replays for 3 batches: each needs one.")
+    replayed_for_each(seen, 3)
     symptoms = [(LAST_ALONE, [each[-1]]), (ZERO, [0 * each[-1]])]
     judge(AnswerCalls([], [read(gradient)], Counter(), seen), [sum(each)], symptoms)
 
@@ -510,7 +488,10 @@ def _tell_of_server(used: AnswerCalls, expected: list, follows: dict, requests: 
     alone = [torch.full((count,), follows[token]) for token, count in requests]
     match_symptoms(used.kept, [(NOT_FED, alone)])
     if are_close(first, expected[0]):
-        raise Wrong(WENT_ON)
+        raise Wrong(
+            "The first answer is right, the second one is not.",
+            "A request begins by writing to token and to position, in place.",
+        )
     if are_close(first, _tokens(follows, 0, 5)):
         raise Wrong(IGNORED)
     if first[0] == requests[0][0]:

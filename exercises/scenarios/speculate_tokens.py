@@ -40,10 +40,6 @@ NOT_READ = (
     "The drafter has not read all tokens that were accepted.",
 )
 BEYOND = "A step started beyond the limit: hold input_pos back after every step, in the graph."
-TOO_FAR = (
-    "After replay {} a row is at {}, beyond the limit of {}: hold input_pos back after every "
-    "step, in the graph."
-)
 FIRST_OCCURRENCE = "The drafts follow the first occurrence: the latest earlier one is asked."
 FOUND_ITSELF = (
     "The last token has found itself: an occurrence counts only at positions below input_pos."
@@ -251,7 +247,10 @@ def _at_the_positions(positions: list[Tensor], expected: list[Tensor], limit: in
     """Raises Wrong unless the rows are where they should be after each replay."""
     for number, (yours, right) in enumerate(zip(positions, expected, strict=True), 1):
         if yours.max() > limit:
-            raise Wrong(TOO_FAR.format(number, yours.max().item(), limit))
+            raise Wrong(
+                f"After replay {number} a row is at {yours.max().item()}, beyond the limit of "
+                f"{limit}: hold input_pos back after every step, in the graph."
+            )
         if not torch.equal(yours, right):
             raise Wrong(
                 f"After replay {number} the rows are at {yours[:, 0].tolist()}, where "

@@ -26,21 +26,9 @@ OWN_SHARE = "The result is this rank's summand alone: capture the all-reduce too
 WHOLE = "Each rank computes the whole layer, so the sum is twice as large: keep a share."
 SAME_SHARE = "Both ranks compute the same share: chunk(world_size)[rank] is this rank's."
 NO_HIDDEN_BIAS = "The bias of up is left out: each rank adds the share of its hidden units."
-WHOLE_HIDDEN = (
-    "The graph computes with all {} hidden units: a rank keeps its share of them, so that each "
-    "matrix is read once by all ranks together."
-)
-FOREIGN = (
-    "exchange got a tensor that the other ranks cannot read.",
-    "Copy into buffer, and exchange that.",
-)
 OVERWRITTEN = (
     "The first sum is gone when it is added.",
     "The second exchange wrote into the same buffer: clone the sum, inside of the capture.",
-)
-TIED = (
-    "Two logits tie, and rank 0 chooses token {}, rank 1 token {}: decide by what gather returned, "
-    "which is the same on every rank."
 )
 OWN_TOKENS = "The tokens count from this rank's first row: add rank * len(head)."
 OWN_BEST = "Each result is this rank's best token: compare with the other rank's."
@@ -90,7 +78,10 @@ def its_share(built: GraphUse, hidden: int) -> None:
     """Raises Wrong if a captured node works on all hidden units. Only the stand-in knows."""
     used = places([(node.args, node.kwargs, node.outputs) for node in nodes_of(built)])
     if any(hidden in place.where[1] for place in used):
-        raise Wrong(WHOLE_HIDDEN.format(hidden))
+        raise Wrong(
+            f"The graph computes with all {hidden} hidden units: a rank keeps its share of them, "
+            "so that each matrix is read once by all ranks together."
+        )
 
 
 def shares_of(hidden: list[Tensor], down: nn.Linear, rank: int, world_size: int) -> list[Tensor]:
@@ -148,7 +139,10 @@ def graph_two_layers(answer: Callable) -> None:
     with callers_own("sample or x", sample, xs):
         used = call_answer(answer(first, second, exchange, buffer, sample), list(xs))
     if any(address != buffer.data_ptr() for address in calls):
-        raise Wrong(FOREIGN)
+        raise Wrong(
+            "exchange got a tensor that the other ranks cannot read.",
+            "Copy into buffer, and exchange that.",
+        )
     if not calls or len(calls) % 2:
         raise Wrong(
             f"exchange was called {len(calls)} times.", "Each run of the step needs two calls."
@@ -174,7 +168,10 @@ def graph_best_token(answer: Callable) -> None:
     by_rank = [_best_tokens(answer, heads, xs, rank) for rank in (0, 1)]
     for one, other in zip(*by_rank, strict=True):
         if one != other:
-            raise Wrong(TIED.format(one, other))
+            raise Wrong(
+                f"Two logits tie, and rank 0 chooses token {one}, rank 1 token {other}: decide by "
+                "what gather returned, which is the same on every rank."
+            )
 
 
 def _best_tokens(answer, heads, xs, rank):

@@ -38,10 +38,7 @@ EVERY_CALL = (
     "The actor is trained in every call.",
     "What Python decides is recorded once: decide between replays.",
 )
-NEVER = (
-    "The actor is never trained.",
-    "What Python decides is recorded once: decide between replays.",
-)
+NEVER = ("The actor is never trained.", EVERY_CALL[1])
 OFF_BY_ONE = (
     "The actor is trained in the right rhythm, but not in the calls delay, 2 * delay, ...",
     "Count the calls from 1.",

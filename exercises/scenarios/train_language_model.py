@@ -37,18 +37,10 @@ DIVIDED_LATE = (
 )
 FROZEN = "Every step uses the first rate: write the new one into the tensor that the graph reads."
 RATE_BEFORE = "Each step uses the rate of the step before: write the new one before the replay."
-AT_ONCE = (
-    "The network gets {} rows at once, and a micro-batch has {}: together they would not fit, so "
-    "pass one micro-batch at a time."
-)
 AVERAGES = ("exp_avg", "exp_avg_sq")  # of Adam
 NEW_TENSORS = (
     "The {owner} has new tensors for its {what}, and the graph goes on with the old ones.",
     "Copy into those that are there.",
-)
-OTHER_VALUES = (
-    "The {owner} does not have the {what} of the checkpoint.",
-    "Save clones, and copy them into place.",
 )
 
 
@@ -124,7 +116,10 @@ def accumulating_step(answer: Callable) -> None:
         detached(used.kept)
         used.replays(graphs=5, operators=30)
         if max(seen) > rows:
-            raise Wrong(AT_ONCE.format(max(seen), rows))
+            raise Wrong(
+                f"The network gets {max(seen)} rows at once, and a micro-batch has {rows}: "
+                "together they would not fit, so pass one micro-batch at a time."
+            )
 
 
 def mistakes(
@@ -208,4 +203,7 @@ def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: 
         if list(map(id, now[owner, what])) != list(map(id, tensors)):
             raise Wrong(fill_placeholders(NEW_TENSORS, owner=owner, what=what))
         if not are_close(tensors, right[owner, what]):
-            raise Wrong(fill_placeholders(OTHER_VALUES, owner=owner, what=what))
+            raise Wrong(
+                f"The {owner} does not have the {what} of the checkpoint.",
+                "Save clones, and copy them into place.",
+            )

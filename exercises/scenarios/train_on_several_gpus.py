@@ -38,12 +38,6 @@ BUILT = (
 TIMED = (
     "DDP read the timers of its step {}, as it does for the first ten: warm up for eleven steps."
 )
-TWICE = (
-    "Both micro-batches start an all-reduce in the graph, so the ranks average gradients twice per "
-    "step.",
-    "A replay runs no Python: no_sync belongs in the captured step, around the forward and "
-    "backward pass of the first micro-batch.",
-)
 GRAPHED_DDP = (
     "Each rank trains alone: no gradient of the other rank arrived.",
     "DDP prepares the all-reduce in its forward, and the graphs replace this forward: let DDP "
@@ -55,11 +49,6 @@ DECIDED_ALONE = (
     "ranks' weights differ from here on.",
     "Exchange what decides with the other ranks.",
 )
-WHOLE_STEP = (
-    "The whole step is one graph.",
-    "Here forward and backward are to be two graphs; DDP, its "
-    "all-reduce and the optimizer stay eager.",
-)
 NO_STEP = ("The weights do not move.", "Take the optimizer's step.")
 COASTS = (
     "In a skipped step the weights still move, by the momentum of the steps before.",
@@ -69,10 +58,7 @@ MOMENTUM_LOST = (
     "A skipped step changes the momentum, which moves the weights later.",
     "Hold the momentum with the weights.",
 )
-MOMENTUM_TAKES = (
-    "A skipped step adds its bad gradients to the momentum.",
-    "Hold the momentum with the weights.",
-)
+MOMENTUM_TAKES = ("A skipped step adds its bad gradients to the momentum.", MOMENTUM_LOST[1])
 ALWAYS_SKIPS = "Steps are skipped although no rank saw a bad batch."
 
 
@@ -255,7 +241,12 @@ def capture_ddp(answer: Callable, parts: int = 1) -> None:
     }
     used, built, seen = _used(answer, drawn)
     if any(ddp.reductions > 1 for ddp in built):
-        raise Wrong(TWICE)
+        raise Wrong(
+            "Both micro-batches start an all-reduce in the graph, so the ranks average gradients "
+            "twice per step.",
+            "A replay runs no Python: no_sync belongs in the captured step, around the forward and "
+            "backward pass of the first micro-batch.",
+        )
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
     symptoms[unsynced] = lambda: losses(batches, [None] * 5)
     used.gives(expected, symptoms)
@@ -281,7 +272,11 @@ def graph_under_ddp(answer: Callable) -> None:
     )
     detached(used.kept)
     if used.counts["graphs"] == len(batches):
-        raise Wrong(WHOLE_STEP)
+        raise Wrong(
+            "The whole step is one graph.",
+            "Here forward and backward are to be two graphs; DDP, its all-reduce and the optimizer "
+            "stay eager.",
+        )
     used.replays(graphs=10, operators=5 * 60)
 
 

@@ -19,11 +19,6 @@ ANEW = (
     "Each replay makes the optimizer's state anew.",
     "A step of warm-up must make it before the capture.",
 )
-ON_DEFAULT_STREAM = (
-    "A warm-up ran on the default stream.",
-    "AccumulateGrad may remember it, and the capture then fails with error 906: warm up on a side "
-    "stream.",
-)
 
 
 @contextmanager
@@ -53,7 +48,11 @@ def nothing_drawn() -> Iterator[None]:
 def on_side_stream(streams: list) -> None:
     """Raises Wrong if a warm-up ran on the default stream."""
     if torch.cuda.default_stream() in streams:
-        raise Wrong(ON_DEFAULT_STREAM)
+        raise Wrong(
+            "A warm-up ran on the default stream.",
+            "AccumulateGrad may remember it, and the capture then fails with error 906: warm up on "
+            "a side stream.",
+        )
 
 
 def passes(net: nn.Module) -> tuple[Runs, Runs]:
