@@ -10,10 +10,10 @@ from cpu_graph import on_stand_in
 from cpu_graph.history import History, watched
 from cpu_graph.log import Listener, heard_by, places
 from cpu_graph.picture import Picture, drawn, picture
-from exercises.answers.graph_use import Wrong
 from exercises.answers.launches import wrap_replays
 from exercises.answers.outcome import Outcome
 from exercises.answers.runs import first_problem
+from exercises.answers.wrong import Wrong
 from exercises.scenarios import scenario
 from exercises.scenarios.solve_puzzles import Seen
 

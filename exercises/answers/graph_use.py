@@ -2,7 +2,6 @@
 its symptoms.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,24 +11,28 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
 from cpu_graph import on_stand_in
 from exercises.answers.comparison import short_repr
 from exercises.answers.launches import count_launches, wrap_replays
+from exercises.answers.tensors import (
+    ON_THE_STAND_IN,
+    are_close,
+    copy_tensors,
+    describe_first_difference,
+    tensors_in,
+)
+from exercises.answers.wrong import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    EVERY_TIME_THE_LAST,
+    WRITTEN_OVER,
+    Wrong,
+    fill_placeholders,
+    returned_function,
+)
 
-EAGER = "Nothing was replayed: this runs eagerly."
-UNWRITTEN = (
-    "and nan is what a capture leaves behind: no replay has written it, or a stream did not wait"
-)
-EVERY_TIME_THE_FIRST = (
-    "Every result is that of the first input.",
-    "Copy the new input into the static input.",
-)
-EVERY_TIME_THE_LAST = (
-    "Every result is the last one.",
-    "The next replay writes over it: clone each result after its replay.",
-)
 ONE_BEHIND = ("Each result is that of the input before.", "Copy first, then replay.")
 WHILE_USED = ("It captures while it is used.", "Capture once, before the first call.")
 FREED = (
@@ -41,29 +44,6 @@ SAME_MEMORY = (
     "Two of your results are the same memory.",
     "Clone each result after the replay; a clone inside of the capture is memory of the graph.",
 )
-WRITTEN_OVER = (
-    "A result was right when it was returned, and a later replay wrote over it.",
-    "Clone it after the replay; a clone inside of the capture is memory of the graph.",
-)
-# How far an answer may lie from eager, as a share of the largest number of the tensor. The stand-in
-# runs the same CPU kernels for both, so only another order of sums is left. On a GPU, cuBLAS may
-# take another algorithm in a capture, TF32 keeps 10 bits of an input, and atomic additions change
-# their order; there an answer has passed the stand-in before.
-ON_THE_STAND_IN = 1e-5
-ON_A_GPU = 1e-2
-SMALLEST = 1e-2  # of a scale: where a sum cancels, only rounding errors are left
-
-
-class Wrong(Exception):
-    """What is wrong with an answer, in the reader's terms: what is seen, and the repair.
-
-    said: both in one text, or a pair of the two. Whoever repairs a broken capture reads the second
-    only after some runs.
-    """
-
-    def __init__(self, said: str | tuple[str, str], repair: str = ""):
-        self.symptom, self.repair = said if isinstance(said, tuple) else (said, repair)
-        super().__init__(f"{self.symptom} {self.repair}".rstrip())
 
 
 @dataclass
@@ -100,53 +80,6 @@ def watch_graphs() -> Iterator[GraphUse]:
 
     with patch.object(cls, "capture_begin", begun), wrap_replays(replayed):
         yield seen
-
-
-def copy_tensors(value: Any) -> Any:
-    """The value with tensors of its own, without history."""
-    return tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value)
-
-
-def are_equal(these: Any, those: Any) -> bool:
-    """Whether two results, or lists of results, hold the same tensors, bit for bit."""
-    these, those = _tensors(these), _tensors(those)
-    return len(these) == len(those) and all(map(_is_equal, these, those))
-
-
-def are_close(these: Any, those: Any, *, margin: float = ON_THE_STAND_IN) -> bool:
-    """Whether two results, or lists of results, hold the same tensors, but for rounding.
-
-    margin: on the stand-in, as a share of the largest number of a tensor.
-    """
-    these, those = _tensors(these), _tensors(those)
-    return len(these) == len(those) and all(
-        a.shape == b.shape and not bool(_is_apart(a, b, margin).any())
-        for a, b in zip(these, those, strict=True)
-    )
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf.detach() for leaf in tree_leaves(value) if torch.is_tensor(leaf)]
-
-
-def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Also where both hold NaN."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    one, other = one.cpu(), other.cpu()
-    return bool(((one == other) | ((one != one) & (other != other))).all())
-
-
-def _is_apart(yours: torch.Tensor, right: torch.Tensor, margin: float) -> torch.Tensor:
-    """Where two tensors of one shape differ by more than rounding; NaN differs from everything."""
-    yours, right = yours.cpu(), right.cpu()
-    if not right.is_floating_point():
-        return yours != right
-    yours, right = yours.double(), right.double()
-    finite = right[right.isfinite()]
-    scale = max(SMALLEST, finite.abs().max().item()) if finite.numel() else SMALLEST
-    margin = margin if on_stand_in() else max(margin, ON_A_GPU)
-    return ~((yours == right) | ((yours - right).abs() <= margin * scale))
 
 
 @dataclass
@@ -195,7 +128,7 @@ class AnswerCalls:
         return found // calls, asked // calls, "in a call"
 
     def gives(
-        self, expected: list, symptoms: Mapping | None = None, margin: float = ON_THE_STAND_IN
+        self, expected: list, symptoms: Mapping | Iterable = (), margin: float = ON_THE_STAND_IN
     ) -> None:
         """Raises Wrong unless the results are the expected ones.
 
@@ -206,9 +139,10 @@ class AnswerCalls:
         if are_close(self.kept, expected, margin=margin):
             return
         if are_close(self.given, expected, margin=margin):
-            addresses = [tensor.untyped_storage().data_ptr() for tensor in _tensors(self.kept)]
+            addresses = [tensor.untyped_storage().data_ptr() for tensor in tensors_in(self.kept)]
             raise Wrong(SAME_MEMORY if len(set(addresses)) < len(addresses) else WRITTEN_OVER)
-        require_expected(self.given, expected, (symptoms or {}).items(), margin)
+        pairs = symptoms.items() if isinstance(symptoms, Mapping) else symptoms
+        require_expected(self.given, expected, pairs, margin)
 
 
 def require_expected(
@@ -250,59 +184,12 @@ def require_distinct_results(results: list) -> None:
         raise Wrong(EVERY_TIME_THE_LAST)
 
 
-def fill_placeholders(said: tuple[str, str], *values: Any, **named: Any) -> tuple[str, str]:
-    """A symptom and its repair with values in their places."""
-    symptom, repair = said
-    return symptom.format(*values, **named), repair.format(*values, **named)
-
-
 def require_no_freed_reads() -> None:
     """Raises Wrong if a replay has read memory of a tensor that is gone; the stand-in knows it."""
     device = on_stand_in()
     hints = "\n".join(device.hints) if device else ""
     if read := re.search(r"memory whose tensor is gone \((?:aten::)?([^.) ]+)", hints):
         raise Wrong(fill_placeholders(FREED, operator=read[1]))
-
-
-def describe_first_difference(
-    given: list, expected: list, margin: float = ON_THE_STAND_IN, what: str = "Result"
-) -> str:
-    """Where two lists of results part, in words: the tensor, its first number that differs, and
-    both numbers.
-    """
-    for number, (yours, right) in enumerate(zip(given, expected, strict=True), 1):
-        if not are_close(yours, right, margin=margin):
-            part = _describe_tensor_difference(_tensors(yours), _tensors(right), margin)
-            return f"{what} {number} differs from the eager one: {part}."
-    return "The results differ from the eager ones."
-
-
-def _describe_tensor_difference(
-    yours: list[torch.Tensor], right: list[torch.Tensor], margin: float
-) -> str:
-    if len(yours) != len(right):
-        return f"it holds {len(yours)} tensors instead of {len(right)}"
-    number = [are_close(*pair, margin=margin) for pair in zip(yours, right, strict=True)].index(
-        False
-    )
-    which = f"its tensor {number + 1} of {len(right)}" if len(right) > 1 else "it"
-    one, other = yours[number], right[number]
-    if one.shape != other.shape:
-        return f"{which} has the shape {tuple(one.shape)} instead of {tuple(other.shape)}"
-    at = _is_apart(one, other, margin).nonzero()[0].tolist()
-    values = one[tuple(at)].item(), other[tuple(at)].item()
-    texts = [f"{value:.4g}" for value in values]
-    if texts[0] == texts[1]:
-        texts = [f"{value:.9g}" for value in values]
-    said = f"{which} holds {texts[0]}{f' at {at}' if at else ''} instead of {texts[1]}"
-    return f"{said}, {UNWRITTEN}" if math.isnan(values[0]) else said
-
-
-def returned_function(answer: Any) -> Callable:
-    """The function that an answer returned. Raises Wrong if it is none."""
-    if not callable(answer):
-        raise Wrong(f"A function is to be returned, not {short_repr(answer)}.")
-    return answer
 
 
 def call_answer(

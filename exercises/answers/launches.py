@@ -3,55 +3,35 @@ launches.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
 from cpu_graph import cpu_graphs, on_stand_in
 
 
-@dataclass
-class Trial:
-    """One run: its result with tensors on the CPU, or its error; graphs and operators launched; its
-    seed.
-    """
-
-    result: Any
-    error: Exception | None
-    counts: Counter
-    seed: int
-
-
-def run_trials(
-    scenario: Callable[[], Any], seeds: Iterable[int] = (0, 1, 2), gpu: bool = False
-) -> Iterator[Trial]:
-    """Run a scenario once per seed, each on a new stand-in, or on the GPU.
+def run_trial(scenario: Callable[[], None], seed: int, gpu: bool) -> Exception | None:
+    """Run a scenario on a new stand-in, or on the GPU; returns what it raises.
 
     scenario takes nothing: it makes its tensors on "cuda", builds the answer, and uses it as a
-    reader would, several times. torch's generators are seeded before it. launches() inside a
-    scenario counts a part of it.
+    reader would, several times. torch's generators are seeded before it.
     """
-    for seed in seeds:
-        with nullcontext() if gpu else cpu_graphs(), count_launches() as counts:
-            torch.manual_seed(seed)
-            stream = torch.cuda.current_stream()
-            result = None
-            error = None
-            try:
-                result = tree_map_only(
-                    torch.Tensor, lambda tensor: tensor.detach().cpu(), scenario()
-                )
-            except Exception as raised:
-                error = raised
-                torch.cuda.set_stream(stream)
-        yield Trial(result, error, counts, seed)
+    # count_launches: on a GPU, replays are then noted by whatever name an answer calls them
+    with nullcontext() if gpu else cpu_graphs(), count_launches():
+        torch.manual_seed(seed)
+        stream = torch.cuda.current_stream()
+        try:
+            scenario()
+        except Exception as error:
+            torch.cuda.set_stream(stream)
+            return error
+    return None
 
 
 @contextmanager

@@ -15,11 +15,11 @@ import torch
 from capturable.explain import explain
 from cpu_graph import NotModelled
 from exercises.answers.errors import error_summary, notebook_line
-from exercises.answers.graph_use import Wrong
-from exercises.answers.launches import run_trials
+from exercises.answers.launches import run_trial
 from exercises.answers.leftovers import undo_side_effects
 from exercises.answers.limits import AnswerStopped, limit_time_and_memory, out_of_memory_message
 from exercises.answers.outcome import Problem
+from exercises.answers.wrong import Wrong
 
 SEEDS = (0, 1, 2)
 
@@ -58,15 +58,16 @@ def _problem(answer, scenario, gpu):
     with undo_side_effects(), _isolated_run(gpu) as warned:
         try:
             with limit_time_and_memory():
-                for trial in run_trials(lambda: scenario(returned), SEEDS, gpu):
-                    if trial.error is not None:
-                        return _describe_errors(trial.error, notebook, warned)
+                for seed in SEEDS:
+                    error = run_trial(lambda: scenario(returned), seed, gpu)
+                    if error is not None:
+                        return _describe_errors(error, notebook, warned)
         except KeyboardInterrupt:
             raise
         except AnswerStopped as stopped:
             return Problem(str(stopped))
-        except BaseException as error:  # SystemExit too
-            return Problem(f"it raised {error_summary(error)}{notebook_line(error, notebook)}")
+        except BaseException as raised:  # SystemExit too
+            return Problem(f"it raised {error_summary(raised)}{notebook_line(raised, notebook)}")
     return Problem()
 
 

@@ -9,13 +9,12 @@ import torch
 from torch import nn
 
 from exercises.answers.graph_use import (
-    ON_THE_STAND_IN,
-    Wrong,
-    are_close,
     call_answer,
     require_distinct_results,
     require_no_freed_reads,
 )
+from exercises.answers.tensors import ON_THE_STAND_IN, are_close
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import NO_WARM_UP, Runs, few, replayed_for_each, tensors_of
 from exercises.scenarios.rules import callers_own, from_one_graph, one_graph
 from exercises.scenarios.warm_ups import passes

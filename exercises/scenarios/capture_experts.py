@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from exercises.answers.graph_use import Wrong, call_answer, fill_placeholders, returned_function
+from exercises.answers.graph_use import call_answer
+from exercises.answers.wrong import Wrong, fill_placeholders, returned_function
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own
 

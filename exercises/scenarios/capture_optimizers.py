@@ -18,15 +18,13 @@ from cpu_graph.log import beside_replays, is_replay, issued, launch_log, races
 from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     GraphUse,
-    Wrong,
-    are_close,
     call_answer,
-    copy_tensors,
-    fill_placeholders,
     require_distinct_results,
     require_expected,
     watch_graphs,
 )
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import Wrong, fill_placeholders
 from exercises.scenarios.common import few, not_eager, replayed_for_each, several
 from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step, train_step
 from exercises.scenarios.repair_ten_scripts import counted

@@ -7,15 +7,9 @@ from functools import partial
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import (
-    Wrong,
-    are_close,
-    call_answer,
-    copy_tensors,
-    match_symptoms,
-    require_expected,
-    watch_graphs,
-)
+from exercises.answers.graph_use import call_answer, require_expected, watch_graphs
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import Runs, not_eager, replayed_for_each, tensors_of
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, train_step
 from exercises.scenarios.rules import callers_own, detached, one_graph
@@ -53,8 +47,7 @@ def graph_after_warm_up(answer: Callable) -> None:
         if len(step.eager) != WARMUP:
             raise Wrong(f"The step ran eagerly {len(step.eager)} times, and {WARMUP} are asked.")
         on_side_stream(step.eager)
-    match_symptoms(used.given, [(ONE_BATCH, losses) for losses in stale])
-    used.gives(expected)
+    used.gives(expected, [(ONE_BATCH, losses) for losses in stale])
     replayed_for_each(used.seen, 5, "calls after the warm-up")
 
 

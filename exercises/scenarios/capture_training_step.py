@@ -9,17 +9,15 @@ import torch
 from torch import nn
 
 from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    are_close,
     call_answer,
-    copy_tensors,
     match_symptoms,
     require_distinct_results,
     require_expected,
     watch_graphs,
 )
 from exercises.answers.launches import count_launches
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import replayed_for_each, several, tensors_of
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, sgd, train_step
 from exercises.scenarios.rules import callers_own, detached, one_graph

@@ -7,7 +7,9 @@ from functools import partial
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, call_answer, copy_tensors
+from exercises.answers.graph_use import call_answer
+from exercises.answers.tensors import copy_tensors
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import few
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
 from exercises.scenarios.rules import callers_own, detached, from_one_graph

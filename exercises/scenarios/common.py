@@ -9,7 +9,8 @@ import torch
 from cpu_graph import on_stand_in
 from cpu_graph.nodes import Node
 from exercises.answers.comparison import short_repr
-from exercises.answers.graph_use import EAGER, GraphUse, Wrong
+from exercises.answers.graph_use import GraphUse
+from exercises.answers.wrong import EAGER, Wrong
 
 NO_WARM_UP = (
     "It captures without a warm-up.",

@@ -13,15 +13,13 @@ from cpu_graph import on_stand_in
 from cpu_graph.log import launch_log
 from examples.decoder import Config, Decoder, new_kv_cache, sample
 from exercises.answers.graph_use import (
-    WRITTEN_OVER,
-    Wrong,
-    are_close,
     call_answer,
-    copy_tensors,
     match_symptoms,
     require_no_freed_reads,
     watch_graphs,
 )
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import WRITTEN_OVER, Wrong
 from exercises.scenarios.common import few, not_eager, several
 from exercises.scenarios.rules import from_one_graph, one_graph
 

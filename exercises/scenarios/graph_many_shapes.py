@@ -9,14 +9,9 @@ from torch import nn
 from cpu_graph import on_stand_in
 from cpu_graph.log import is_replay, launch_log, races
 from exercises.answers.comparison import short_repr
-from exercises.answers.graph_use import (
-    Wrong,
-    are_close,
-    call_answer,
-    fill_placeholders,
-    require_expected,
-    watch_graphs,
-)
+from exercises.answers.graph_use import call_answer, require_expected, watch_graphs
+from exercises.answers.tensors import are_close
+from exercises.answers.wrong import Wrong, fill_placeholders
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
     few,

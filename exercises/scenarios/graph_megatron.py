@@ -7,17 +7,9 @@ from functools import partial
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    AnswerCalls,
-    Wrong,
-    are_close,
-    are_equal,
-    call_answer,
-    copy_tensors,
-    fill_placeholders,
-    watch_graphs,
-)
+from exercises.answers.graph_use import AnswerCalls, call_answer, watch_graphs
+from exercises.answers.tensors import are_close, are_equal, copy_tensors
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, fill_placeholders
 from exercises.scenarios.common import few, functions
 from exercises.scenarios.eager import gradients, perceptron
 from exercises.scenarios.rules import callers_own, detached

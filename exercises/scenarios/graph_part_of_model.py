@@ -9,17 +9,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from exercises.answers.graph_use import (
-    EAGER,
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    are_close,
-    call_answer,
-    copy_tensors,
-    match_symptoms,
-    returned_function,
-    watch_graphs,
-)
+from exercises.answers.graph_use import call_answer, match_symptoms, watch_graphs
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import EAGER, EVERY_TIME_THE_FIRST, Wrong, returned_function
 from exercises.scenarios.common import NO_WARM_UP, Runs, few
 from exercises.scenarios.eager import accumulated_gradients, draw_batches
 from exercises.scenarios.rules import callers_own

@@ -18,13 +18,9 @@ from torch.utils._pytree import tree_leaves
 
 from cpu_graph import on_stand_in
 from exercises.answers.comparison import short_repr
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    are_close,
-    call_answer,
-    copy_tensors,
-)
+from exercises.answers.graph_use import call_answer
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import few
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
 from exercises.scenarios.rules import callers_own, detached, from_one_graph

@@ -10,7 +10,8 @@ import torch
 
 from cpu_graph import on_stand_in
 from cpu_graph.log import operator_of
-from exercises.answers.graph_use import EVERY_TIME_THE_FIRST, Wrong, call_answer, watch_graphs
+from exercises.answers.graph_use import call_answer, watch_graphs
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import Runs, few, tensors_of
 from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd
 from exercises.scenarios.rules import at_the_same_time, callers_own, detached, one_graph

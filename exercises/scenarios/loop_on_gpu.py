@@ -8,15 +8,9 @@ import torch
 
 from cpu_graph import on_stand_in
 from cpu_graph.graphs import Conditional, flat, taken
-from exercises.answers.graph_use import (
-    GraphUse,
-    Wrong,
-    are_close,
-    call_answer,
-    copy_tensors,
-    returned_function,
-    watch_graphs,
-)
+from exercises.answers.graph_use import GraphUse, call_answer, watch_graphs
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import Wrong, returned_function
 from exercises.scenarios import rules
 from exercises.scenarios.common import few, nodes_of, whole_tokens
 from exercises.scenarios.warm_ups import FILLED

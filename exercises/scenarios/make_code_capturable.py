@@ -7,15 +7,14 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
-    Wrong,
-    are_close,
     call_answer,
-    copy_tensors,
     match_symptoms,
     require_distinct_results,
     require_no_freed_reads,
     watch_graphs,
 )
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import few, not_eager
 from exercises.scenarios.rules import one_graph
 from exercises.scenarios.warm_ups import TRAINED

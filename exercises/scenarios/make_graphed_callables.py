@@ -9,16 +9,14 @@ from torch import nn
 
 from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
-    EAGER,
     GraphUse,
-    Wrong,
-    are_close,
     call_answer,
-    copy_tensors,
     match_symptoms,
     require_expected,
     watch_graphs,
 )
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import EAGER, Wrong
 from exercises.scenarios.common import NO_WARM_UP, not_eager, tensors_of
 from exercises.scenarios.eager import accumulated_gradients, draw_batches, gradients, losses_of, sgd
 from exercises.scenarios.rules import callers_own, detached

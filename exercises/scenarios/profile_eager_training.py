@@ -19,7 +19,8 @@ from torch import profiler as torch_profiler
 from torch.nn.functional import mse_loss
 from torch.profiler import ProfilerActivity
 
-from exercises.answers.graph_use import Wrong, are_close, copy_tensors
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.eager import draw_batches, perceptron
 from exercises.scenarios.repair_ten_scripts import Reads
 from helpers.capture import capture_step

@@ -8,15 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from exercises.answers.graph_use import (
-    AnswerCalls,
-    Wrong,
-    are_close,
-    call_answer,
-    copy_tensors,
-    describe_first_difference,
-    watch_graphs,
-)
+from exercises.answers.graph_use import AnswerCalls, call_answer, watch_graphs
+from exercises.answers.tensors import are_close, copy_tensors, describe_first_difference
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import few, in_one_pool
 from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step
 from exercises.scenarios.rules import callers_own, detached

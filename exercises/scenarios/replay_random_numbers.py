@@ -10,13 +10,9 @@ from torch.nn.functional import dropout
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph.errors import NotModelled
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    are_close,
-    call_answer,
-    copy_tensors,
-)
+from exercises.answers.graph_use import call_answer
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import NO_WARM_UP, few, several
 from exercises.scenarios.rules import callers_own
 from helpers.capture import capture_step

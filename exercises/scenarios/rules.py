@@ -15,14 +15,9 @@ from torch.utils._pytree import tree_leaves
 from cpu_graph import on_stand_in
 from cpu_graph.log import is_replay, launch_log, ordered
 from cpu_graph.nodes import Node
-from exercises.answers.graph_use import (
-    GraphUse,
-    Wrong,
-    are_equal,
-    copy_tensors,
-    fill_placeholders,
-    watch_graphs,
-)
+from exercises.answers.graph_use import GraphUse, watch_graphs
+from exercises.answers.tensors import are_equal, copy_tensors
+from exercises.answers.wrong import Wrong, fill_placeholders
 
 OVERWRITES = (
     "It changes a tensor of the caller: {}.",

@@ -7,15 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exercises.answers.graph_use import (
-    AnswerCalls,
-    Wrong,
-    are_close,
-    are_equal,
-    call_answer,
-    fill_placeholders,
-    match_symptoms,
-)
+from exercises.answers.graph_use import AnswerCalls, call_answer, match_symptoms
+from exercises.answers.tensors import are_close, are_equal
+from exercises.answers.wrong import Wrong, fill_placeholders
 from exercises.scenarios.common import few
 from exercises.scenarios.rules import callers_own, from_one_graph
 

@@ -7,15 +7,9 @@ from unittest.mock import patch
 import torch
 from torch import nn
 
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    GraphUse,
-    Wrong,
-    are_close,
-    call_answer,
-    describe_first_difference,
-    watch_graphs,
-)
+from exercises.answers.graph_use import GraphUse, call_answer, watch_graphs
+from exercises.answers.tensors import are_close, describe_first_difference
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import few, in_one_pool, not_eager, smallest_that_holds
 from exercises.scenarios.eager import perceptron
 from exercises.scenarios.rules import callers_own, replays_at_the_same_time

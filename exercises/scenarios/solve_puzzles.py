@@ -15,23 +15,24 @@ from cpu_graph.history import Step, shown_numbers
 from cpu_graph.log import Listener, heard_by, heard_by_nobody, operator_of, ordered
 from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
-    EAGER,
-    EVERY_TIME_THE_FIRST,
-    EVERY_TIME_THE_LAST,
     AnswerCalls,
     GraphUse,
-    Wrong,
-    are_close,
-    describe_first_difference,
-    fill_placeholders,
     match_symptoms,
     require_distinct_results,
     require_expected,
     require_no_freed_reads,
-    returned_function,
     watch_graphs,
 )
 from exercises.answers.launches import count_launches
+from exercises.answers.tensors import are_close, describe_first_difference
+from exercises.answers.wrong import (
+    EAGER,
+    EVERY_TIME_THE_FIRST,
+    EVERY_TIME_THE_LAST,
+    Wrong,
+    fill_placeholders,
+    returned_function,
+)
 from exercises.scenarios.common import not_eager, replayed_for_each
 
 CHANGED = (

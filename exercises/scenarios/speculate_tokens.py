@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from examples.decoder import Config, Decoder, new_kv_cache, project
-from exercises.answers.graph_use import (
+from exercises.answers.graph_use import call_answer
+from exercises.answers.tensors import are_equal, copy_tensors
+from exercises.answers.wrong import (
     EVERY_TIME_THE_FIRST,
     Wrong,
-    are_equal,
-    call_answer,
-    copy_tensors,
     fill_placeholders,
     returned_function,
 )

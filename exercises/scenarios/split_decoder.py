@@ -9,14 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from cpu_graph.log import places
-from exercises.answers.graph_use import (
-    AnswerCalls,
-    GraphUse,
-    Wrong,
-    call_answer,
-    returned_function,
-    watch_graphs,
-)
+from exercises.answers.graph_use import AnswerCalls, GraphUse, call_answer, watch_graphs
+from exercises.answers.wrong import Wrong, returned_function
 from exercises.scenarios.common import few, nodes_of, whole_tokens
 from exercises.scenarios.rules import callers_own, one_graph
 

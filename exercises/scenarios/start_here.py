@@ -7,13 +7,9 @@ from unittest.mock import patch
 
 import torch
 
-from exercises.answers.graph_use import (
-    Wrong,
-    are_equal,
-    call_answer,
-    copy_tensors,
-    require_no_freed_reads,
-)
+from exercises.answers.graph_use import call_answer, require_no_freed_reads
+from exercises.answers.tensors import are_equal, copy_tensors
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import NO_WARM_UP, Runs, few
 from exercises.scenarios.rules import callers_own
 

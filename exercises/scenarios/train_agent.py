@@ -8,15 +8,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    are_close,
-    are_equal,
-    call_answer,
-    copy_tensors,
-    match_symptoms,
-)
+from exercises.answers.graph_use import call_answer, match_symptoms
+from exercises.answers.tensors import are_close, are_equal, copy_tensors
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import few, not_eager
 from exercises.scenarios.rules import callers_own, from_one_graph
 from exercises.scenarios.warm_ups import nothing_drawn, untrained

@@ -9,14 +9,9 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_
 
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    are_close,
-    call_answer,
-    copy_tensors,
-    fill_placeholders,
-)
+from exercises.answers.graph_use import call_answer
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, fill_placeholders
 from exercises.scenarios.common import few, functions
 from exercises.scenarios.eager import perceptron
 from exercises.scenarios.rules import callers_own, detached

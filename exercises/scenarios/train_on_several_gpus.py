@@ -15,14 +15,9 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from exercises.answers.graph_use import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    are_close,
-    call_answer,
-    copy_tensors,
-    watch_graphs,
-)
+from exercises.answers.graph_use import call_answer, watch_graphs
+from exercises.answers.tensors import are_close, copy_tensors
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.eager import draw_batches, perceptron
 from exercises.scenarios.rules import callers_own, detached, one_graph
 from exercises.scenarios.warm_ups import untrained

@@ -3,7 +3,7 @@
 import pytest
 
 from cpu_graph import cpu_graphs
-from exercises.answers.graph_use import Wrong
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.let_torch_compile_capture import compiling
 from tests.support.scripts import names_of
 

@@ -12,13 +12,9 @@ from course.lesson import Lesson
 from course.lessons import lesson_file
 from cpu_graph import cpu_graphs
 from exercises.answers import solutions
-from exercises.answers.graph_use import (
-    Wrong,
-    are_close,
-    are_equal,
-    describe_first_difference,
-    require_no_freed_reads,
-)
+from exercises.answers.graph_use import require_no_freed_reads
+from exercises.answers.tensors import are_close, are_equal, describe_first_difference
+from exercises.answers.wrong import Wrong
 from exercises.checks import check_capture
 from tests.support.notebooks import code
 
