@@ -21,7 +21,7 @@ from tests.support.notebooks import LESSONS, parametrize_paths
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
 RECORDED = recorded()
 LARGE = {  # GiB
-    "use_transformer_engine": 11,  # layers of width 4,096
+    "use_transformer_engine": 14,  # layers of width 4,096
     "graph_megatron": 8,
 }
 BESIDE = {"README.md", "works_on.json", "conformance.json"}  # what else lies there
