@@ -54,7 +54,7 @@ FLOATS = *REDUCED, torch.float32  # float64 is left alone
 
 
 @cache
-def listed(key):
+def operators_with(key):
     """torch's operators that have a kernel for a key of autocast."""
     names = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")}
     return {
@@ -63,15 +63,15 @@ def listed(key):
 
 
 @contextmanager
-def as_on_a_gpu(device):
+def gpu_autocast(device):
     """Let autocast on the CPU cast as on a GPU what lies in the stand-in's memory."""
-    on_gpu, on_cpu = listed("AutocastCUDA"), listed("AutocastCPU")
+    on_gpu, on_cpu = operators_with("AutocastCUDA"), operators_with("AutocastCPU")
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it overrides kernels of torch's own
         for name in sorted(on_gpu | on_cpu):
             policy = policies.get(name, unknown) if name in on_gpu else unchanged
-            if policy is lowered and name in on_cpu:
+            if policy is cast_to_lower and name in on_cpu:
                 continue  # the CPU's kernel does the same, and keeps weights that it has cast
             library.impl(name, kernel(name, policy, device), "AutocastCPU", allow_override=True)
     try:
@@ -97,33 +97,33 @@ def kernel(name, policy, device):
     return cast
 
 
-def to(types, dtype, tree):
+def cast_tensors(types, dtype, tree):
     """The same arguments, with tensors of some types as another type."""
     return mapped(lambda tensor: tensor.to(dtype) if tensor.dtype in types else tensor, tree)
 
 
-def lowered(operator, args, kwargs):
-    args, kwargs = to(FLOATS, torch.get_autocast_dtype("cpu"), (args, kwargs))
+def cast_to_lower(operator, args, kwargs):
+    args, kwargs = cast_tensors(FLOATS, torch.get_autocast_dtype("cpu"), (args, kwargs))
     return operator(*args, **kwargs)
 
 
-def in_float32(operator, args, kwargs):
-    args, kwargs = to(REDUCED, torch.float32, (args, kwargs))
+def cast_to_float32(operator, args, kwargs):
+    args, kwargs = cast_tensors(REDUCED, torch.float32, (args, kwargs))
     return operator(*args, **kwargs)
 
 
-def asked_for_float32(operator, args, kwargs):
-    if args[0].dtype in REDUCED and kwargs.get("dtype") is None and not typed(operator, args):
+def set_float32(operator, args, kwargs):
+    if args[0].dtype in REDUCED and kwargs.get("dtype") is None and not has_dtype(operator, args):
         kwargs = kwargs | {"dtype": torch.float32}
     return operator(*args, **kwargs)
 
 
-def typed(operator, args):
+def has_dtype(operator, args):
     """Whether a type is given by its place."""
     return any(isinstance(arg, torch.dtype) for arg in args)
 
 
-def appended(operator, args, kwargs):
+def append_float32(operator, args, kwargs):
     if args[0].dtype not in REDUCED:
         return operator(*args, **kwargs)
     packet, _, overload = FLOAT32_APPENDED[operator.name().removeprefix("aten::")].partition(".")
@@ -135,10 +135,10 @@ def appended(operator, args, kwargs):
     return operator(**{name: kwargs[name] for name in names})
 
 
-def widest(operator, args, kwargs):
+def cast_to_widest(operator, args, kwargs):
     types = {tensor.dtype for tensor in tensors_in(args, kwargs)} & set(FLOATS)
     dtype = torch.float32 if torch.float32 in types else torch.get_autocast_dtype("cpu")
-    args, kwargs = to(FLOATS, dtype, (args, kwargs))
+    args, kwargs = cast_tensors(FLOATS, dtype, (args, kwargs))
     return operator(*args, **kwargs)
 
 
@@ -154,9 +154,9 @@ def unknown(operator, args, kwargs):
     raise NotModelled(f"{operator.name()} under autocast is not modelled.")
 
 
-policies = dict.fromkeys(LOWER.split(), lowered)
-policies |= dict.fromkeys(FLOAT32.split(), in_float32)
-policies |= dict.fromkeys(FLOAT32_AS_DTYPE.split(), asked_for_float32)
-policies |= dict.fromkeys(FLOAT32_APPENDED, appended)
-policies |= dict.fromkeys(WIDEST.split(), widest)
+policies = dict.fromkeys(LOWER.split(), cast_to_lower)
+policies |= dict.fromkeys(FLOAT32.split(), cast_to_float32)
+policies |= dict.fromkeys(FLOAT32_AS_DTYPE.split(), set_float32)
+policies |= dict.fromkeys(FLOAT32_APPENDED, append_float32)
+policies |= dict.fromkeys(WIDEST.split(), cast_to_widest)
 policies["binary_cross_entropy"] = banned

@@ -6,8 +6,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from cpu_graph.errors import PER_CAPTURE, STALE_STREAM, refusal
-from cpu_graph.hints import note_adding
-from cpu_graph.placement import wanting
+from cpu_graph.hints import note_accumulation
+from cpu_graph.placement import placing
 
 
 def remember_stream(node, stream):
@@ -69,18 +69,18 @@ def backward(device, function, /, *args, **kwargs):
     )
     block = root is not None and device.memory.find(root)
     if not block:
-        with wanting(device, None):
+        with placing(device, None):
             return function(*args, **kwargs)
     if device.capturing() and function is not torch.autograd.grad:
         nodes = list(accumulators(root, kwargs.get("inputs")))
         refuse_default_stream_gradients(device, nodes)
         leaves = [node.variable for node in nodes]
-        note_adding(device, leaves)
+        note_accumulation(device, leaves)
         device.capture.leaves += leaves
     here, there = (device.stream, block.writer if isinstance(block.writer, int) else device.stream)
     streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]
     hop = here != there and device.capturing(here) == device.capturing(there)
-    with wanting(device, "cuda"), under_way(device):
+    with placing(device, "cuda"), under_way(device):
         if not hop:
             return function(*args, **kwargs)
         streams[1].wait_stream(streams[0])

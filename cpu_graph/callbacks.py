@@ -19,7 +19,7 @@ COMPOSITE = "CompositeExplicitAutograd", "CompositeImplicitAutograd"
 
 
 @contextmanager
-def seen(device):
+def modes_enabled(device):
     """Let Python code that torch calls see the stand-in."""
     with ExitStack() as stack:
         if not device.closed:
@@ -32,35 +32,35 @@ def seen(device):
         yield
 
 
-def seeing(device, function):
+def with_modes(device, function):
     """A function that sees the stand-in when torch calls it."""
 
     @wraps(function)
     def call(*args, **kwargs):
-        with seen(device):
+        with modes_enabled(device):
             return function(*args, **kwargs)
 
     return call
 
 
-def callers(device):
+def callback_patches(device):
     """(where, name, what) for what calls Python code back."""
     hooks = torch.autograd.graph.saved_tensors_hooks
 
     def push(self):
-        pair = seeing(device, self.pack_hook), seeing(device, self.unpack_hook)
+        pair = with_modes(device, self.pack_hook), with_modes(device, self.unpack_hook)
         torch._C._autograd._push_saved_tensors_default_hooks(*pair)
 
     yield hooks, "__enter__", push
     yield (
         torch.autograd,
         "_engine_run_backward",
-        seeing(device, torch.autograd._engine_run_backward),
+        with_modes(device, torch.autograd._engine_run_backward),
     )
     real = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls, *args, **kwargs):
-        with seen(device):
+        with modes_enabled(device):
             result = real.__get__(None, cls)(*args, **kwargs)
         node = getattr(result[0] if isinstance(result, tuple) else result, "grad_fn", None)
         if node is not None and isinstance(node, torch.autograd.function.BackwardCFunction):
@@ -87,32 +87,32 @@ def check_gradients(device, function, node, args):
     node.register_hook(check)
 
 
-def in_python(operator, backend):
+def has_python_kernel(operator, backend):
     """Whether an operator's kernel for "CUDA" or "CPU" is a function of Python."""
     if operator.namespace == "aten":
         return False
-    kernels = {key for key in (*COMPOSITE, "CUDA", "CPU") if has_python(operator, key)}
+    kernels = {key for key in (*COMPOSITE, "CUDA", "CPU") if is_registered(operator, key)}
     missing = backend == "CUDA" and kernels == {"CPU"}
     if missing and not _dispatch_has_kernel_for_dispatch_key(operator.name(), "CUDA"):
         raise refusal(NO_KERNEL.format(operator.name()), NotImplementedError)
     return bool(kernels & {backend, *COMPOSITE})
 
 
-def has_python(operator, key):
+def is_registered(operator, key):
     name = operator.name().split("::")[-1]
     return f"{operator.namespace}/{name}/{key}" in torch.library._impls
 
 
-def called_back(device, operator, backend, args, kwargs):
+def call_python_kernel(device, operator, backend, args, kwargs):
     """Call an operator's Python: its operators are launched or recorded one by one."""
-    with seen(device):
+    with modes_enabled(device):
         return operator.redispatch(DispatchKeySet(getattr(DispatchKey, backend)), *args, **kwargs)
 
 
-def made_in_python(function):
+def python_composite(function):
     """The operator that a function of torch.ops is, if it is Python that calls others alone."""
     if isinstance(function, OpOverloadPacket) and function.overloads() == ["default"]:
         function = function.default
     if not isinstance(function, OpOverload) or function.namespace == "aten":
         return None
-    return function if has_python(function, "CompositeImplicitAutograd") else None
+    return function if is_registered(function, "CompositeImplicitAutograd") else None

@@ -10,18 +10,18 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
-from cpu_graph.hints import raced, used_eagerly
+from cpu_graph.hints import check_eager_use, on_race
 from cpu_graph.lines import users_line
 from cpu_graph.memory import LARGE, Memory, Place, rounded
-from cpu_graph.nodes import Node, called, drawing, is_anew, is_factory, poisoning, written_by
+from cpu_graph.nodes import Node, is_factory, is_overwrite, poisoning, rng_state, run_op, written_by
 from cpu_graph.order import HOST, Order
-from cpu_graph.placement import Asked
+from cpu_graph.placement import Request
 from cpu_graph.tables import strides_of
 from cpu_graph.trees import mapped, tensors_in
 from cpu_graph.warmups import note_eager
 
 
-class OfThread(local):
+class ThreadState(local):
     """The current stream, in each thread."""
 
     stream = 0
@@ -37,19 +37,20 @@ class Device:
         self.memory = Memory()
         self.launches = Counter()  # "graphs" replayed, and "operators" outside of them
         self.casts = False  # as a GPU's autocast does
-        self.races = set()  # pairs of operators and lines that were told
+        self.races = set()  # pairs of operators and lines that were reported
         self.captured_with = {}  # see values
         self.drawn = set()  # operators that drew since the random state was last set
         self.findings = []  # what was noticed, see hints
         self.adding = {}  # block of a gradient that a graph adds to -> see hints.Gradient
         self.gradients = WeakTensorKeyDictionary()  # leaf -> see hints.note_gradients
-        self.captures = []  # those that ended well, as Captured
+        self.captures = []  # those that ended well, as CaptureRecord
         self.listeners = []  # see log.Listener
-        self.order = Order(self.memory.finished, partial(raced, self), partial(self.tell, "waited"))
+        on_waited = partial(self.emit, "waited")
+        self.order = Order(self.memory.finished, partial(on_race, self), on_waited)
         self.under_way = None  # the capture, in whichever thread
-        self.of_thread = OfThread()
+        self.thread_state = ThreadState()
         self.lock = RLock()  # one launch at a time
-        self.asked = Asked()
+        self.asked = Request()
         self.in_backward = False
         self.in_range = False  # whether torch's check of a quantile's range is left out
 
@@ -71,11 +72,11 @@ class Device:
     @property
     def stream(self):
         """The number of the current stream."""
-        return self.of_thread.stream
+        return self.thread_state.stream
 
     @stream.setter
     def stream(self, number):
-        self.of_thread.stream = number
+        self.thread_state.stream = number
 
     @property
     def capture(self):
@@ -101,7 +102,7 @@ class Device:
         capture = self.under_way
         return capture is not None and (self.stream if stream is None else stream) in capture.clocks
 
-    def tell(self, event, *what):
+    def emit(self, event, *what):
         """Call a method of all listeners."""
         for listener in self.listeners:
             getattr(listener, event)(*what)
@@ -164,7 +165,7 @@ class Device:
         node = Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
         node.line = users_line()
         if not self.capturing():
-            used_eagerly(self, node, is_anew(operator))
+            check_eager_use(self, node, is_overwrite(operator))
         else:
             written = {id(tensor) for tensor in kept}
             given = [t for t in tensors_in(args, kwargs) if id(t) not in written]
@@ -199,8 +200,8 @@ class Device:
         node.stream, node.clock = stream, self.order.tick(stream)
         node.state = generator and generator.raw_state()
         self.order.save(node.spans)
-        with drawing(node.state) as ended:
-            result = called(operator, args, kwargs)
+        with rng_state(node.state) as ended:
+            result = run_op(operator, args, kwargs)
         if generator:
             generator.set_raw_state(ended["state"])
         given = {id(tensor) for tensor in tensors_in(args, kwargs)}
@@ -220,7 +221,7 @@ class Device:
             block.writer = stream
             block.overwritten = None
             block.uncomputed = node.uncomputed
-        self.tell("launched", [node], None)
+        self.emit("launched", [node], None)
         return outputs if made else node.read  # which a race may have changed
 
     def move(self, tensor, operator, kind):

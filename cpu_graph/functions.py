@@ -6,10 +6,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from cpu_graph.autograd import remember_stream
-from cpu_graph.callbacks import called_back, made_in_python
+from cpu_graph.callbacks import call_python_kernel, python_composite
 from cpu_graph.errors import NO_PINNING, refusal
 from cpu_graph.methods import CHECKS, HANDLERS
-from cpu_graph.placement import any_on_gpu, default_place, moved, place, wanting
+from cpu_graph.placement import any_on_gpu, copy_to, default_place, device_type, placing
 from cpu_graph.trees import tensors_in
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
@@ -51,12 +51,12 @@ class Functions(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if function in HANDLERS:
             return HANDLERS[function](device, function, *args, **kwargs)
-        operator = made_in_python(function)
+        operator = python_composite(function)
         if operator:
-            return called_back(device, operator, "CPU", args, kwargs)
+            return call_python_kernel(device, operator, "CPU", args, kwargs)
         if function in CHECKS:
             CHECKS[function](device, *args, **kwargs)
-        want = place(kwargs.pop("device", None)) or default_place(function)
+        want = device_type(kwargs.pop("device", None)) or default_place(function)
         if want == "meta":
             return function(*args, device="meta", **kwargs)
         if want:
@@ -70,10 +70,10 @@ class Functions(TorchFunctionMode):
         if function in FROM_DATA:
             fetch(args)
             made = function(*args, **kwargs)
-            return moved(device, made, want) if want and device.kind(made) != want else made
+            return copy_to(device, made, want) if want and device.kind(made) != want else made
         if want is None and function not in ON_THE_HOST and any_on_gpu(device, (args, kwargs)):
             want = "cuda"  # what such a function makes inside, it makes where its arguments are
-        with wanting(device, want, generator=kwargs.get("generator") or device.asked.generator):
+        with placing(device, want, generator=kwargs.get("generator") or device.asked.generator):
             result = function(*args, **kwargs)
         if (
             device.here

@@ -19,7 +19,7 @@ from cpu_graph.errors import (
 )
 from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
-from cpu_graph.nodes import POISON, is_anew, name_of, poisoning, unseen
+from cpu_graph.nodes import POISON, is_overwrite, modes_off, name_of, poisoning
 from cpu_graph.order import merge
 from cpu_graph.values import Values
 from cpu_graph.warmups import warmed_blocks, warmed_draws, warmed_up
@@ -51,12 +51,12 @@ class Capture:
         self.written = {}  # block that the program writes to in it -> its generation
         self.anew = set()  # block that it writes without regard to what is there
         self.changed = {}  # block -> the operators that change what is there
-        self.reads = {}  # block from outside -> its first Read
+        self.reads = {}  # block from outside -> its first GraphInput
         self.empty = {}  # block -> the generation of what torch.empty has made there, and the node
         self.start = {}  # the random state of each generator when it began
         self.numbers = count(1)  # of later random states
 
-    def laid_out(self, node):
+    def note_maker(self, node):
         """Note who makes tensors without a launch."""
         for block, *_ in node.spans:
             self.empty[block] = block.generation, node
@@ -70,24 +70,24 @@ class Capture:
             block.in_graph = True
             of_the_program = node.operator is not POISON
             if of_the_program and block.tenant is not self and block not in self.written:
-                self.reads.setdefault(block, Read(block, node))
+                self.reads.setdefault(block, GraphInput(block, node))
             if writes:
                 block.writer = node.stream
             if writes and of_the_program:
                 self.written.setdefault(block, block.generation)
-                if is_anew(node.operator):
+                if is_overwrite(node.operator):
                     self.anew.add(block)
                 else:
                     self.changed.setdefault(block, set()).add(node.operator)
         self.bodies[-1].append(node)
-        self.device.tell("recorded", self, node)
+        self.device.emit("recorded", self, node)
 
     def unjoined(self):
         """Whether some stream did work that the capturing stream did not wait for at the end."""
-        return not all(node.before(self.clocks[self.origin]) for node in flat(self.nodes))
+        return not all(node.before(self.clocks[self.origin]) for node in all_nodes(self.nodes))
 
 
-class Read:
+class GraphInput:
     """What a graph takes from outside: the tensor in a block, and the graph whose result it is."""
 
     def __init__(self, block, node):
@@ -95,14 +95,14 @@ class Read:
         self.operator = name_of(node.operator)
         self.where = f"{self.operator} at {shown(node.line)}"
         self.producer = block.tenant and block.tenant.number
-        self.told = False  # that its tensor is gone
+        self.reported = False  # that its tensor is gone
 
 
 class Conditional:
     """A body of nodes that a replay runs once if its handle is set, or as long as it is."""
 
     def __init__(self, capture, flag, loops):
-        self.begins = Setting(self, capture, flag)
+        self.begins = SetHandle(self, capture, flag)
         self.loops = loops
         self.nodes = Body(self)
         self.set = False
@@ -111,11 +111,11 @@ class Conditional:
         """The nodes of each round; a node of the body may set the handle for the next one."""
         self.begins.read()
         while self.set:
-            yield from taken(self.nodes)
+            yield from executed_nodes(self.nodes)
             self.set = self.set and self.loops
 
 
-class Setting:
+class SetHandle:
     """A kernel that sets a conditional node's handle from a boolean on the GPU."""
 
     def __init__(self, node, capture, flag):
@@ -137,23 +137,23 @@ class Body(list):
         self.owner = owner
 
 
-def taken(nodes):
+def executed_nodes(nodes):
     """The nodes that a replay runs, those of conditional bodies as often as it runs them."""
     for node in nodes:
         if isinstance(node, Conditional):
             yield from node.rounds()
-        elif isinstance(node, Setting):
+        elif isinstance(node, SetHandle):
             node.read()
         else:
             yield node
 
 
-def flat(nodes):
+def all_nodes(nodes):
     """All nodes, those of conditional bodies too."""
     for node in nodes:
         if isinstance(node, Conditional):
-            yield from flat(node.nodes)
-        elif not isinstance(node, Setting):
+            yield from all_nodes(node.nodes)
+        elif not isinstance(node, SetHandle):
             yield node
 
 
@@ -241,16 +241,16 @@ class CUDAGraph:
         self.finalizing = True  # hooks of torch's run now, and find the driver's graph alive
         self.handle = Handle(self.stand_in)
         capture.handle = weakref.ref(self.handle)
-        launches = sum(node.operator is not POISON for node in flat(capture.nodes))
-        self.record = hints.Captured(capture.number, shown(capture.line), launches)
+        launches = sum(node.operator is not POISON for node in all_nodes(capture.nodes))
+        self.record = hints.CaptureRecord(capture.number, shown(capture.line), launches)
         self.stand_in.captures.append(self.record)
         capture.values.end(self.stand_in)
         capture.warmed = warmed_blocks(capture)
         hints.note_gradients(self.stand_in, capture, self.record)
-        capture.buffers = hints.buffers(capture, flat(capture.nodes))
-        capture.warmed_draws = warmed_draws(self.stand_in, flat(capture.nodes))
-        hints.ran_outside(self.stand_in, capture)
-        hints.remark(self.stand_in, self.record, capture, flat(capture.nodes))
+        capture.buffers = hints.unread_buffers(capture, all_nodes(capture.nodes))
+        capture.warmed_draws = warmed_draws(self.stand_in, all_nodes(capture.nodes))
+        hints.report_outside(self.stand_in, capture)
+        hints.add_remarks(self.stand_in, self.record, capture, all_nodes(capture.nodes))
         if not capture.nodes:
             warnings.warn(errors.EMPTY, UserWarning, stacklevel=3)
 
@@ -287,7 +287,7 @@ class CUDAGraph:
     def set_conditional_handle_for_current_node(self, flag):
         capture = self.stand_in.capture
         body = capture.bodies[-1]
-        body.append(Setting(body.owner, capture, flag))
+        body.append(SetHandle(body.owner, capture, flag))
 
     def end_capture_to_conditional_node(self):
         self.stand_in.capture.bodies.pop()
@@ -296,7 +296,7 @@ class CUDAGraph:
         if self.capture is None:
             raise refusal(errors.NO_GRAPH)
         if self.stand_in.capturing():
-            hints.replayed_inside(self.stand_in, self.record)
+            hints.report_nested_replay(self.stand_in, self.record)
             if errors.PER_CAPTURE:
                 self.stand_in.refuse(900)
             raise refusal(errors.REPLAY_INSIDE)
@@ -307,13 +307,13 @@ class CUDAGraph:
         self.has_instance = True
         device = self.stand_in
         device.launches["graphs"] += 1
-        self._tell_before_replay()
+        self._check_before_replay()
         # its launches run one after the other
         merge(device.order.clocks[device.stream], device.order.pending(self.last))
         launch = next(device.order.ticks)
         clock = device.order.tick(device.stream)
         try:
-            with device.lock, unseen():
+            with device.lock, modes_off():
                 self._launch(launch, clock)
         except Exception as error:
             if is_refusal(error):
@@ -321,15 +321,15 @@ class CUDAGraph:
             raise NotModelled(f"This replay is not modelled ({error}).") from error
         self.last = device.order.now(device.stream)
         self.record.replays += 1
-        hints.written_over(self.capture)
-        hints.gradients_used(device, self.capture.written, self.capture.anew)
+        hints.note_overwrites(self.capture)
+        hints.note_gradient_use(device, self.capture.written, self.capture.anew)
 
-    def _tell_before_replay(self):
+    def _check_before_replay(self):
         device, capture = self.stand_in, self.capture
-        hints.lost_inputs(device, capture)
-        hints.gradients_added(device, capture)
-        with unseen():
-            capture.values.tell_changed(device, capture.number)
+        hints.check_inputs(device, capture)
+        hints.check_accumulation(device, capture)
+        with modes_off():
+            capture.values.report_changed(device, capture.number)
         if not self.record.replays:
             warmed_up(device, capture, self.record)
 
@@ -341,7 +341,7 @@ class CUDAGraph:
             states[generator, 0] = generator.raw_state() if capture.end[generator] else begins
         raced = False
         rounds = count(1) if any(isinstance(node, Conditional) for node in capture.nodes) else None
-        for recorded in taken(capture.nodes):
+        for recorded in executed_nodes(capture.nodes):
             stream = recorded.stream if rounds is None else capture.origin
             # nodes of a loop are launched more than once: all nodes then are on one stream
             ticks = recorded.clock if rounds is None else {stream: next(rounds)}
@@ -364,7 +364,7 @@ class CUDAGraph:
         for generator, number in capture.end.items():
             if number:
                 generator.set_raw_state(states[generator, number])
-        device.tell("launched", launched, self)
+        device.emit("launched", launched, self)
 
     def _write_over(self, launch):
         """Poison newer blocks that a real allocator might have cut out of those just written;

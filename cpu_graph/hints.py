@@ -11,10 +11,10 @@ import torch
 from cpu_graph.errors import NotModelled, refusal
 from cpu_graph.lines import shown
 from cpu_graph.memory import Place
-from cpu_graph.nodes import base_name, is_anew, is_factory, name_of, places
+from cpu_graph.nodes import base_name, is_factory, is_overwrite, name_of, places
 from cpu_graph.order import HOST
 
-UNADDED = (
+NOT_ACCUMULATED = (
     "several replays before a step of the optimizer: each writes the gradients anew. To accumulate "
     "them, give every parameter a .grad before the capture, and zero it in place"
 )
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 
 
 @dataclass
-class Captured:
+class CaptureRecord:
     """A capture that ended well: its number, the line that began it, the launches of a replay, the
     replays so far, and remarks that are no faults.
     """
@@ -40,7 +40,7 @@ class Captured:
     remarks: list[str] = field(default_factory=list)
 
 
-def tell(device, kind, sentence):
+def add_finding(device, kind, sentence):
     """Say something once; returns the Finding."""
     finding = Finding(kind, sentence)
     if finding not in device.findings:
@@ -48,15 +48,15 @@ def tell(device, kind, sentence):
     return finding
 
 
-def raced(device, earlier, later):
+def on_race(device, earlier, later):
     """Two launches touch the same bytes, one writes there, and nothing orders them."""
     pair = earlier, later
     key = tuple((node.operator, node.line) for node in pair)
     if key in device.races or any(node.line is None for node in pair):  # None: the stand-in's own
         return
     device.races.add(key)
-    inside = earlier.graph is not None and earlier.stream[0] == clock_of(later)
-    block = next(shared(earlier, later))
+    inside = earlier.graph is not None and earlier.stream[0] == replay_number(later)
+    block = next(shared_blocks(earlier, later))
     one, other = (
         next(
             place
@@ -72,15 +72,15 @@ def raced(device, earlier, later):
     wait = "let one stream wait for the other (wait_stream or an event)"
     if HOST in (earlier.stream, later.stream):
         wait = "let the CPU wait (synchronize of the stream or of an event)"
-    tell(
+    add_finding(
         device,
         "race",
-        f"{said(earlier, inside)} and {said(later, inside)} touch {what}, one of them writes it, "
-        f"and nothing orders the two: {wait}.",
+        f"{launch_text(earlier, inside)} and {launch_text(later, inside)} touch {what}, one of "
+        f"them writes it, and nothing orders the two: {wait}.",
     )
 
 
-def shared(earlier, later):
+def shared_blocks(earlier, later):
     """The blocks in which two launches touch the same bytes, one of them writing."""
     for (block, start, end), writes in earlier.spans.items():
         for (other, first, last), wrote in later.spans.items():
@@ -88,26 +88,26 @@ def shared(earlier, later):
                 yield block
 
 
-def clock_of(node):
+def replay_number(node):
     """The number of the replay that a launch is part of, or None."""
     return node.stream[0] if isinstance(node.stream, tuple) else None
 
 
-def said_of(node):
+def node_text(node):
     """A launch in words."""
     return f"{name_of(node.operator)} at {shown(node.line)}"
 
 
-def said(node, inside=False):
+def launch_text(node, inside=False):
     """A launch in words, with its stream; inside: as one of two in the same graph."""
-    name = said_of(node)
+    name = node_text(node)
     if node.graph is None:
         return f"{name} (by the CPU)" if node.stream == HOST else f"{name} (stream {node.stream})"
     where = f"captured on stream {node.stream[1]}" if inside else f"on stream {node.replayed_on}"
     return f"{name} (graph {node.graph}, {where})"
 
 
-def ran_outside(device, capture):
+def report_outside(device, capture):
     """At the end of a capture: launches on other streams whose memory the graph shares."""
     for node in capture.outside:
         shared = [
@@ -116,32 +116,32 @@ def ran_outside(device, capture):
             if block in capture.written or (writes and block in capture.reads)
         ]
         if shared:
-            tell(
+            add_finding(
                 device,
                 "outside of the graph",
-                f"{said(node)} ran during the capture of graph {capture.number}, which uses the "
-                "same tensor, and is not in it: no replay repeats it. Launch it on the stream of "
-                "the capture, torch.cuda.current_stream().",
+                f"{launch_text(node)} ran during the capture of graph {capture.number}, which "
+                "uses the same tensor, and is not in it: no replay repeats it. Launch it on the "
+                "stream of the capture, torch.cuda.current_stream().",
             )
 
 
-def remark(device, record, capture, nodes):
+def add_remarks(device, record, capture, nodes):
     """At the end of a capture: what is no fault, and good to know."""
     remarks = []
     for node in nodes:
         if any(block.kind == "pinned" and not writes for (block, *_), writes in node.spans.items()):
-            remarks.append(f"each replay reads pinned memory again: {said_of(node)}")
+            remarks.append(f"each replay reads pinned memory again: {node_text(node)}")
     if capture.outside:
         remarks.append(
             f"{len(capture.outside)} operators ran outside of it during the capture, the first: "
-            f"{said(capture.outside[0])}"
+            f"{launch_text(capture.outside[0])}"
         )
     record.remarks += dict.fromkeys(remarks)
 
 
-def replayed_inside(device, record):
+def report_nested_replay(device, record):
     """A replay in a capture, which is refused."""
-    tell(
+    add_finding(
         device,
         "replay in a capture",
         f"Graph {record.number}, captured at {record.where}, is replayed in the capture of graph "
@@ -150,32 +150,32 @@ def replayed_inside(device, record):
     )
 
 
-def lost(capture):
-    """The tensors from outside of its pool that a graph reads and that are gone: (block, Read)."""
+def freed_inputs(capture):
+    """The tensors from outside of its pool that a graph reads and that are gone, and the inputs."""
     for block, read in capture.reads.items():
         if block.home[1] != capture.pool and (block.generation != read.generation or block.free):
             yield block, read
 
 
-def kept_by_its_pool(block, read):
+def is_kept_by_pool(block, read):
     """Whether the memory of a tensor that is gone stays as it is: its graph lives, and only a later
     capture in that pool may get it."""
     producer = block.tenant and block.tenant.handle
     return block.generation == read.generation and producer is not None and bool(producer())
 
 
-def lost_inputs(device, capture):
+def check_inputs(device, capture):
     """At a replay: say which tensors are gone or not computed, and which results of its pool are
     another graph's.
     """
-    for block, read in lost(capture):
-        if read.told or kept_by_its_pool(block, read):
+    for block, read in freed_inputs(capture):
+        if read.reported or is_kept_by_pool(block, read):
             continue
-        read.told = True
+        read.reported = True
         owner = (
             "any later tensor may get that memory" if block.free else "another tensor has it now"
         )
-        tell(
+        add_finding(
             device,
             "memory gone",
             f"Graph {capture.number} reads memory whose tensor is gone ({read.where}): {owner}. "
@@ -183,9 +183,9 @@ def lost_inputs(device, capture):
         )
     for block, read in capture.reads.items():
         if block.uncomputed:
-            not_computed(device, f"Graph {capture.number} ({read.where})", block)
+            report_uncomputed(device, f"Graph {capture.number} ({read.where})", block)
         if read.producer and block.last_graph not in (None, read.producer, capture.number):
-            tell(
+            add_finding(
                 device,
                 "result overwritten",
                 f"Graph {capture.number} reads a result of graph {read.producer} ({read.where}) "
@@ -209,13 +209,13 @@ class InputLiveness:
         pass
 
     def check_alive(self, pools):
-        dead = list(lost(self.capture))
+        dead = list(freed_inputs(self.capture))
         if dead:
             readers = "".join(f"  read by {read.operator}\n" for _, read in dead)
             raise refusal(f"CUDA graph replay detected {len(dead)} dead tensor(s).\n{readers}")
 
 
-def buffers(capture, nodes):
+def unread_buffers(capture, nodes):
     """At the end of a capture: the tensors that torch.empty and its like have made and that are
     there still, if the graph does not read what it finds in them: (block, generation) -> the node
     that has made it.
@@ -225,7 +225,7 @@ def buffers(capture, nodes):
         given = {place.block for place in places((node.args, node.kwargs))}
         made |= {place.block: node for place in places(node.outputs) if place.block not in given}
         for block, *_ in node.spans:
-            reads_first.setdefault(block, block in given and not is_anew(node.operator))
+            reads_first.setdefault(block, block in given and not is_overwrite(node.operator))
     for block, (generation, node) in capture.empty.items():
         if generation == block.generation:
             made[block] = node
@@ -237,7 +237,7 @@ def buffers(capture, nodes):
     }
 
 
-def written_over(capture):
+def note_overwrites(capture):
     """After a replay: note what eager launches wrote to its buffers, and nobody has read."""
     for block in capture.reads:
         block.unread = None
@@ -246,13 +246,13 @@ def written_over(capture):
             block.lost, block.unread = (block.unread, capture.number, maker), None
 
 
-def used_eagerly(device, node, anew):
+def check_eager_use(device, node, anew):
     """Before an eager launch: tell what is wrong with the memory that it reads."""
     changed = {block for (block, *_), writes in node.spans.items() if writes}
     read = {block for block, *_ in node.spans} - (changed if anew else set())
-    overwritten(device, read)
+    check_overwritten(device, read)
     if device.in_backward and adds_to_itself(node):
-        tell(
+        add_finding(
             device,
             "gradient overwritten",
             f"A gradient in the memory of graph {next(iter(read)).tenant.number} was overwritten "
@@ -263,18 +263,18 @@ def used_eagerly(device, node, anew):
     for block in read:
         if block.uncomputed in (None, device.capture):
             pass
-        elif passes_on(device, node, anew or not changed):  # what may be written over later
+        elif only_fills(device, node, anew or not changed):  # what may be written over later
             node.uncomputed = block.uncomputed
         else:
-            not_computed(device, said_of(node), block)
+            report_uncomputed(device, node_text(node), block)
         if block.lost:
             earlier, number, maker = block.lost
-            tell(
+            add_finding(
                 device,
                 "made in the capture",
-                f"{said_of(maker)} made a tensor in the capture of graph {number}, "
-                f"{said_of(earlier)} wrote to it, and a replay wrote over that before "
-                f"{said_of(node)} reads it: a tensor that other code keeps and uses too, such as "
+                f"{node_text(maker)} made a tensor in the capture of graph {number}, "
+                f"{node_text(earlier)} wrote to it, and a replay wrote over that before "
+                f"{node_text(node)} reads it: a tensor that other code keeps and uses too, such as "
                 "a cached workspace, is to be made before the capture.",
             )
         block.lost = block.unread = None
@@ -282,7 +282,7 @@ def used_eagerly(device, node, anew):
         block.lost, block.unread = None, node
 
 
-def passes_on(device, node, anew):
+def only_fills(device, node, anew):
     """Whether a launch only makes or fills tensors on the GPU, which nobody need ever use."""
     name = base_name(node.operator)
     there = isinstance(node.args[0], Place) if name == "copy_" else device.asked.want != "cpu"
@@ -290,9 +290,9 @@ def passes_on(device, node, anew):
     return there and anew and all(isinstance(one.type, torch.TensorType) for one in returns)
 
 
-def not_computed(device, reader, block):
+def report_uncomputed(device, reader, block):
     """A launch or a graph uses what a capture has made and no replay has written."""
-    tell(
+    add_finding(
         device,
         "not computed yet",
         f"{reader} reads what was made in the capture of graph {block.uncomputed.number}, or "
@@ -313,7 +313,7 @@ def adds_to_itself(node):
     )
 
 
-def overwritten(device, blocks):
+def check_overwritten(device, blocks):
     """At a read: results that an older graph of the pool wrote over."""
     for block in blocks:
         if block.overwritten is not None and block.hosts > 1:
@@ -324,7 +324,7 @@ def overwritten(device, blocks):
             )
         if block.overwritten is not None:
             owner = f"a result of graph {block.tenant.number}" if block.tenant else "a tensor"
-            tell(
+            add_finding(
                 device,
                 "result overwritten",
                 f"A tensor that is read now, {owner}, was overwritten by a replay of graph "
@@ -343,7 +343,7 @@ class Gradient:
     used: bool = False  # and the parameter was updated then
 
 
-def note_adding(device, leaves):
+def note_accumulation(device, leaves):
     """In a backward pass under capture: note gradients from before it, not set to zero there."""
     for leaf in leaves:
         block = None if leaf.grad is None else device.memory.find(leaf.grad)
@@ -352,13 +352,13 @@ def note_adding(device, leaves):
             device.adding[block] = Gradient(block.generation, device.memory.find(leaf))
 
 
-def gradients_added(device, capture):
+def check_accumulation(device, capture):
     """Before a replay: tell if it adds to the gradients of an earlier step."""
     here = {block: device.adding[block] for block in capture.adds}
     kept = [one for b, one in here.items() if not b.free and b.generation == one.number]
     used = [one for one in kept if one.used]
     if used:
-        tell(
+        add_finding(
             device,
             "gradients added",
             f"Graph {capture.number} adds to {len(used)} gradients that were there before the "
@@ -370,7 +370,7 @@ def gradients_added(device, capture):
         one.added = True
 
 
-def gradients_used(device, written, anew):
+def note_gradient_use(device, written, anew):
     """After a launch or a replay: gradients that are zero again, or whose parameters it updates."""
     for block, one in device.adding.items():
         if block in anew:
@@ -391,7 +391,7 @@ def note_gradients(device, capture, record):
     capture.leaves = []  # which the graph does not keep
 
 
-def gradients_lost(device, optimizer, *_):
+def check_lost_gradients(device, optimizer, *_):
     """At an eager step of an optimizer: tell the gradients of replays that .grad has not, and
     remark those that replays do not add up.
     """
@@ -402,10 +402,10 @@ def gradients_lost(device, optimizer, *_):
             device.gradients[parameter] = record, record.replays, adds
             if parameter.grad is None and record.replays > before:
                 lost.append(record.number)
-            elif record.replays > before + 1 and not adds and UNADDED not in record.remarks:
-                record.remarks.append(UNADDED)
+            elif record.replays > before + 1 and not adds and NOT_ACCUMULATED not in record.remarks:
+                record.remarks.append(NOT_ACCUMULATED)
     if lost:
-        tell(
+        add_finding(
             device,
             "gradients lost",
             f"{type(optimizer).__name__} leaves out {len(lost)} parameters whose gradients graph "

@@ -7,12 +7,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cpu_graph.graphs import flat
-from cpu_graph.hints import lost
+from cpu_graph.graphs import all_nodes
+from cpu_graph.hints import freed_inputs
 from cpu_graph.lines import users_line
-from cpu_graph.log import Listener, heard_by, operator_of
-from cpu_graph.nodes import POISON, places, unseen
-from cpu_graph.warmups import is_anew
+from cpu_graph.log import Listener, listening, operator_of
+from cpu_graph.nodes import POISON, is_overwrite, modes_off, places
 
 SHOWN = 3  # numbers of a tensor
 WAIT = "synchronize"
@@ -46,11 +45,11 @@ class Step:
         self.draws |= bool(node.draws)
         written = {block for (block, *_), writes in node.spans.items() if writes}
         for place in places((node.args, node.kwargs)):
-            read = place.block not in written or not (is_anew(node.operator) or node.draws)
+            read = place.block not in written or not (is_overwrite(node.operator) or node.draws)
             if read and place.block not in self.writes:  # not what this very step has made
                 self.reads[place.block] = place.block.generation
         self.writes |= {block: block.generation for block in written}
-        self.values |= {place.block: numbers(place) for place in places(vars(node).copy())}
+        self.values |= {place.block: first_numbers(place) for place in places(vars(node).copy())}
 
 
 class History(Listener):
@@ -85,7 +84,7 @@ class History(Listener):
 
     def name_target(self, node):
         """Call what a launch writes as its line does: y in y = 10 * x."""
-        name = target(*node.line) if node.line else ""
+        name = assigned_name(*node.line) if node.line else ""
         for (block, *_), writes in node.spans.items():
             if writes:
                 self.made.setdefault(block, f"{operator_of(node)}()")
@@ -124,7 +123,7 @@ class History(Listener):
             step.touch(node)
             if not graph:
                 self.name_target(node)
-        gone = [block for block, _ in lost(graph.capture)] if graph else []
+        gone = [block for block, _ in freed_inputs(graph.capture)] if graph else []
         step.faults = dict.fromkeys(gone, "reads memory that was freed")
         self.steps.append(step)
 
@@ -143,7 +142,7 @@ class History(Listener):
 
     def find_faults(self):
         """Note at each step what goes wrong between it and the others."""
-        nodes = [node for capture in self.captures.values() for node in flat(capture.nodes)]
+        nodes = [node for capture in self.captures.values() for node in all_nodes(capture.nodes)]
         results = {block for node in nodes for (block, *_), writes in node.spans.items() if writes}
         inputs = {block for capture in self.captures.values() for block in capture.reads}
         written = {}  # block -> the number of the step that wrote there last
@@ -186,9 +185,9 @@ class History(Listener):
             step.faults[(drawn or reads)[0]] = "reads the same input again"
 
 
-def numbers(place):
+def first_numbers(place):
     """The first numbers at a place, as they are read."""
-    with unseen():
+    with modes_off():
         return shown_numbers(place.view())
 
 
@@ -200,7 +199,7 @@ def shown_numbers(tensor):
 
 
 @lru_cache(64)
-def target(file, line):
+def assigned_name(file, line):
     """The name of the tensor that a line of a program writes to, "" if it names none."""
     with suppress(SyntaxError):
         for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
@@ -216,11 +215,11 @@ def target(file, line):
 
 
 @contextmanager
-def watched(device):
+def watch(device):
     """Note what the program does in the block, on this stand-in."""
     history = History(device)
     try:
-        with heard_by(history):
+        with listening(history):
             yield history
     finally:
         history.find_faults()

@@ -33,7 +33,7 @@ class Listener:
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Iterator[None]:
+def listening(listener: Listener) -> Iterator[None]:
     """Tell a listener what the stand-in in force does in the block. On a GPU nobody is told."""
     listeners = device.listeners if (device := on_stand_in()) else []
     listeners.append(listener)
@@ -44,7 +44,7 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def heard_by_nobody() -> Iterator[None]:
+def listeners_off() -> Iterator[None]:
     """Tell no listener what the stand-in in force does in the block."""
     listeners = device.listeners if (device := on_stand_in()) else []
     before = [*listeners]
@@ -76,7 +76,7 @@ def ordered(one: Node, other: Node) -> bool:
     return one.before(other.clock) or other.before(one.clock)
 
 
-def writes_what(one: Node, other: Node) -> bool:
+def writes_to(one: Node, other: Node) -> bool:
     """Whether a launch writes bytes that another reads or writes."""
     written = [span for span, writes in one.spans.items() if writes]
     return any(_overlap(mine, theirs) for mine in written for theirs in other.spans)
@@ -94,11 +94,11 @@ def races() -> Iterator[tuple[Node, Node]]:
         if pair[0].stream != pair[1].stream and not ordered(*pair):
             earlier, later = sorted(pair, key=issued)
             for writer, other in ((earlier, later), (later, earlier)):
-                if writes_what(writer, other):
+                if writes_to(writer, other):
                     yield writer, other
 
 
-def beside_replays() -> list[tuple[Node, list[Node]]]:
+def concurrent_replays() -> list[tuple[Node, list[Node]]]:
     """Each operator that may run at the same time as a replay, with the graph's operators that
     nothing orders before or after it.
     """

@@ -10,7 +10,7 @@ from cpu_graph import errors
 from cpu_graph.autograd import backward
 from cpu_graph.errors import MissingAttribute, NotModelled, refusal
 from cpu_graph.memory import UnknownAddress
-from cpu_graph.placement import GPU, moved, place, wanting
+from cpu_graph.placement import GPU, copy_to, device_type, placing
 
 Tensor = torch.Tensor
 SUFFIX = re.compile(r",\s+(size=\([^)]*\)(, dtype=\S+)?|dtype=\S+)\)$")
@@ -33,7 +33,7 @@ TYPES = {
 HANDLERS = {}
 
 
-def instead_of(*functions):
+def handles(*functions):
     """Register a handler for functions of torch."""
 
     def register(handler):
@@ -43,62 +43,62 @@ def instead_of(*functions):
     return register
 
 
-@instead_of(Tensor.device.__get__)
+@handles(Tensor.device.__get__)
 def where_it_is(device, function, tensor, *_):
     return GPU if device.kind(tensor) == "cuda" else function(tensor)
 
 
-@instead_of(Tensor.is_cuda.__get__)
+@handles(Tensor.is_cuda.__get__)
 def is_cuda(device, function, tensor, *_):
     return device.kind(tensor) == "cuda"
 
 
-@instead_of(Tensor.is_cpu.__get__)
+@handles(Tensor.is_cpu.__get__)
 def is_cpu(device, function, tensor, *_):
     return function(tensor) if device.kind(tensor) != "cuda" else False
 
 
-@instead_of(Tensor.get_device, torch.get_device)
+@handles(Tensor.get_device, torch.get_device)
 def get_device(device, function, tensor):
     return 0 if device.kind(tensor) == "cuda" else function(tensor)
 
 
-@instead_of(Tensor.is_pinned)
+@handles(Tensor.is_pinned)
 def is_pinned(device, function, tensor, *_):
     return device.kind(tensor) == "pinned"
 
 
-@instead_of(Tensor.pin_memory)
+@handles(Tensor.pin_memory)
 def pin_memory(device, function, tensor, *_):
     kind = device.kind(tensor)
     if kind == "cuda":
         name = type_of(device, Tensor.type, tensor)
         raise refusal(f"cannot pin '{name}' only dense CPU tensors can be pinned")
-    return tensor if kind == "pinned" else moved(device, tensor, "pinned")
+    return tensor if kind == "pinned" else copy_to(device, tensor, "pinned")
 
 
-@instead_of(Tensor.cuda)
+@handles(Tensor.cuda)
 def cuda(stand_in, function, tensor, device=None, non_blocking=False, memory_format=None):
-    place(device)
+    device_type(device)
     return to(stand_in, Tensor.to, tensor, GPU, None, non_blocking, memory_format=memory_format)
 
 
-@instead_of(Tensor.cpu)
+@handles(Tensor.cpu)
 def cpu(device, function, tensor, memory_format=None):
     return to(device, Tensor.to, tensor, "cpu", memory_format=memory_format)
 
 
-@instead_of(Tensor.type_as)
+@handles(Tensor.type_as)
 def type_as(device, function, tensor, other):
     return to(device, Tensor.to, tensor, other)
 
 
-@instead_of(Tensor.to)
+@handles(Tensor.to)
 def to(device, function, tensor, /, *args, **kwargs):
     if args and isinstance(args[0], Tensor):
         args = (GPU if device.kind(args[0]) == "cuda" else "cpu", args[0].dtype, *args[1:])
     if args and type(args[0]) is int:
-        place(args[0])
+        device_type(args[0])
         args = (GPU, *args[1:])
     copy = kwargs.pop("copy", False)
     flags = [number for number, one in enumerate(args) if type(one) is bool]
@@ -109,12 +109,12 @@ def to(device, function, tensor, /, *args, **kwargs):
     if where is not None and where.type == "meta":
         return function(tensor, *args, **kwargs)
     here = device.kind(tensor)
-    want = place(where)
+    want = device_type(where)
     converts = dtype not in (None, tensor.dtype)
     if here == "pinned" and want == "cuda" and converts and not non_blocking:
         tensor = function(tensor, dtype)  # on the CPU, where the result is not pinned
     if want not in (None, here) and not (want == "cpu" and here == "pinned"):
-        tensor = moved(device, tensor, want, non_blocking)
+        tensor = copy_to(device, tensor, want, non_blocking)
         copy = False
     memory_format = memory_format or torch.preserve_format
     if dtype in (None, tensor.dtype) and not copy and memory_format is torch.preserve_format:
@@ -122,22 +122,22 @@ def to(device, function, tensor, /, *args, **kwargs):
     return function(tensor, dtype or tensor.dtype, copy=copy, memory_format=memory_format)
 
 
-@instead_of(Tensor.tolist)
+@handles(Tensor.tolist)
 def tolist(device, function, tensor, /, *args, **kwargs):
     """A copy for the host to look at, once the work before it is done; of pinned memory at once."""
     if device.kind(tensor) != "cpu":
-        tensor = moved(device, tensor.detach(), "cpu")
+        tensor = copy_to(device, tensor.detach(), "cpu")
     return function(tensor.detach() if function is Tensor.tolist else tensor, *args, **kwargs)
 
 
-@instead_of(Tensor.numpy, Tensor.__array__)
+@handles(Tensor.numpy, Tensor.__array__)
 def numpy(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
         raise refusal(errors.NUMPY, TypeError)
     return function(tensor, *args, **kwargs)
 
 
-@instead_of(Tensor.__repr__)
+@handles(Tensor.__repr__)
 def shown(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) != "cuda":
         return function(tensor, *args, **kwargs)
@@ -161,7 +161,7 @@ def with_suffixes(text, tensor):
     return _add_suffixes(body, suffixes, indent=len("tensor("), force_newline=False)
 
 
-@instead_of(Tensor.type)
+@handles(Tensor.type)
 def type_of(device, function, tensor, dtype=None, non_blocking=False, **_):
     """The name of its type, or a tensor of another one."""
     if isinstance(dtype, str):
@@ -174,7 +174,7 @@ def type_of(device, function, tensor, dtype=None, non_blocking=False, **_):
     return name.replace("torch.", "torch.cuda.", 1) if device.kind(tensor) == "cuda" else name
 
 
-@instead_of(Tensor.__setitem__)
+@handles(Tensor.__setitem__)
 def set_item(device, function, tensor, index, value):
     if isinstance(value, numbers.Number) and device.kind(tensor) == "cuda":
         indices = index if isinstance(index, tuple) else (index,)
@@ -182,12 +182,12 @@ def set_item(device, function, tensor, index, value):
         if device.capturing() and one_element and not errors.SINCE_2_15:
             raise refusal(errors.PAGEABLE)  # for one element PyTorch copied from the CPU
         masked = len(indices) == 1 and getattr(index, "dtype", None) is torch.bool
-        with wanting(device, "cpu" if masked else "cuda"):  # through a mask a number stays one
+        with placing(device, "cpu" if masked else "cuda"):  # through a mask a number stays one
             value = torch.full((), value, dtype=tensor.dtype, device="cpu")
     return function(tensor, index, value)
 
 
-@instead_of(Tensor.__deepcopy__)
+@handles(Tensor.__deepcopy__)
 def copied(device, function, tensor, memo):
     if device.kind(tensor) != "cuda" or type(tensor) is not Tensor:
         return function(tensor, memo)
@@ -199,7 +199,7 @@ def copied(device, function, tensor, memo):
     return copy
 
 
-@instead_of(Tensor.grad.__set__)
+@handles(Tensor.grad.__set__)
 def set_gradient(device, function, tensor, gradient):
     places = [
         "cuda" if device.kind(one) == "cuda" else "cpu"
@@ -211,21 +211,21 @@ def set_gradient(device, function, tensor, gradient):
     return function(tensor, gradient)
 
 
-@instead_of(Tensor.__cuda_array_interface__.__get__)
+@handles(Tensor.__cuda_array_interface__.__get__)
 def interface(device, function, tensor, *_):
     if device.kind(tensor) == "cuda":
         raise MissingAttribute("Tensor.__cuda_array_interface__ is not modelled.")
     return function(tensor)
 
 
-@instead_of(Tensor.__dlpack__)
+@handles(Tensor.__dlpack__)
 def not_modelled(device, function, tensor, /, *args, **kwargs):
     if device.kind(tensor) == "cuda":
         raise NotModelled(f"{function.__qualname__} of a CUDA tensor is not modelled.")
     return function(tensor, *args, **kwargs)
 
 
-@instead_of(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+@handles(torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 def recurrent(device, function, *args, **kwargs):
     """Without oneDNN, whose operators keep results that no shape function knows."""
     with torch.backends.mkldnn.flags(enabled=False):
@@ -246,62 +246,62 @@ def refuse_backward(gradient):
     raise refusal(errors.RNN_BACKWARD)
 
 
-@instead_of(torch.nn.functional.one_hot)
+@handles(torch.nn.functional.one_hot)
 def one_hot(device, function, tensor, num_classes=-1):
     """With a number of classes a GPU looks at no value; the CPU's operator looks for the
     largest.
     """
     if device.kind(tensor) != "cuda":
         return function(tensor, num_classes)
-    with wanting(device, "cuda"):
+    with placing(device, "cuda"):
         if num_classes <= 0 or tensor.dtype is not torch.int64:
             return function(tensor, num_classes)
         zeros = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64, device="cpu")
     return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
-@instead_of(torch.unravel_index)
+@handles(torch.unravel_index)
 def unravel_index(device, function, tensor, shape):
     """Its divisors are made on the CPU and copied: a capture refuses that."""
     if device.kind(tensor) != "cuda":
         return function(tensor, shape)
     sizes = torch.tensor([*shape] if isinstance(shape, (tuple, list)) else [shape], device="cpu")
     steps = sizes.flip(0).cumprod(0).flip(0) // sizes
-    steps, sizes = moved(device, steps, "cuda"), moved(device, sizes, "cuda")
+    steps, sizes = copy_to(device, steps, "cuda"), copy_to(device, sizes, "cuda")
     return (tensor.unsqueeze(-1).floor_divide(steps) % sizes).unbind(-1)
 
 
-@instead_of(Tensor.data_ptr)
+@handles(Tensor.data_ptr)
 def address(device, function, tensor):
     block = device.memory.find(tensor)
     known = block is None or not block.unknown_address
     return function(tensor) if known else UnknownAddress(device.memory, block, function(tensor))
 
 
-instead_of(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)
+handles(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)
 
 
 def quantile(device, function, input, *args, **kwargs):
     """On the CPU alone torch asks first whether q lies between 0 and 1."""
     device.in_range = device.kind(input) == "cuda"
     try:
-        with wanting(device, "cuda" if device.in_range else None):
+        with placing(device, "cuda" if device.in_range else None):
             return function(input, *args, **kwargs)
     finally:
         device.in_range = False
 
 
 if not errors.SINCE_2_15:
-    instead_of(torch.quantile, torch.nanquantile, Tensor.quantile, Tensor.nanquantile)(quantile)
+    handles(torch.quantile, torch.nanquantile, Tensor.quantile, Tensor.nanquantile)(quantile)
 
 
-@instead_of(torch._C._VariableFunctions._pad_packed_sequence)
+@handles(torch._C._VariableFunctions._pad_packed_sequence)
 def pad_packed_sequence(device, function, data, batch_sizes, *args):
     """The rows lie where the packed ones do, the lengths of the sequences on the CPU."""
     if device.kind(data) != "cuda":
         return function(data, batch_sizes, *args)
     lengths = function(torch.empty(data.shape, device="cpu"), batch_sizes, *args)[1]
-    with wanting(device, "cuda"):
+    with placing(device, "cuda"):
         return function(data, batch_sizes, *args)[0], lengths
 
 

@@ -19,8 +19,8 @@ POISON = torch.Tensor.fill_  # no operator that a program's launch has
 CPU_MATMUL = "expected m1 and m2"  # what a GPU calls mat1 and mat2
 NO_MEMORY = re.compile(r"DefaultCPUAllocator.* allocate (\d+) bytes")
 # they write what does not depend on what was there
-ANEW = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "scatter_", "_foreach_zero_"}
-ANEW |= {"_foreach_copy_"}
+OVERWRITES = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "scatter_", "_foreach_zero_"}
+OVERWRITES |= {"_foreach_copy_"}
 STATISTICS = "running_mean", "running_var"  # a network in evaluation leaves them as they are
 OUT_OF_BOUNDS = (
     "out of range in self",
@@ -60,8 +60,8 @@ class Node:
             raise cuda_error(700)
         given = self.args, self.kwargs, self.outputs
         args, kwargs, outputs = mapped(Place.view, given, Place)
-        with drawing(self.state) as ended:
-            result = called(self.operator, args, kwargs)
+        with rng_state(self.state) as ended:
+            result = run_op(self.operator, args, kwargs)
         core.write(result, outputs)
         self.read = None if tensors_in(result) else result
         return ended.get("state")
@@ -92,18 +92,18 @@ def poisoning(block):
     return Node(POISON, (Place(block, block.bytes), 0xFF), {}, None, {span: True})
 
 
-def called(operator, args, kwargs):
+def run_op(operator, args, kwargs):
     """What an operator returns. Its errors are marked: most are what a GPU would say, too."""
     try:
-        return operator(*to_whole_numbers(operator, args, kwargs), **kwargs)
+        return operator(*as_integers(operator, args, kwargs), **kwargs)
     except Exception as error:
         if is_refusal(error):
             raise
-        failure = as_on_a_gpu(operator, error, args, kwargs)
+        failure = gpu_error(operator, error, args, kwargs)
     raise failure
 
 
-def to_whole_numbers(operator, args, kwargs):
+def as_integers(operator, args, kwargs):
     """The arguments of a copy: fractions that its whole numbers cannot hold as a GPU turns them.
 
     A GPU has conversions to 32 and 64 bits alone, which end at the largest number; fewer bits are
@@ -133,7 +133,7 @@ def to_whole_numbers(operator, args, kwargs):
     return (whole,) if operator is aten._to_copy.default else (args[0], whole, *args[2:])
 
 
-def as_on_a_gpu(operator, error, args, kwargs):
+def gpu_error(operator, error, args, kwargs):
     """What a GPU says where the CPU's operator raises an error."""
     words = str(error)
     too_much = NO_MEMORY.search(words)
@@ -171,14 +171,14 @@ def is_factory(operator):
 @cache
 def launches_nothing(operator):
     """Whether it makes a tensor and leaves its memory as it is."""
-    return base_name(operator).startswith(("empty", "new_empty")) and not marked(operator)
+    return base_name(operator).startswith(("empty", "new_empty")) and not written_names(operator)
 
 
 @cache
-def is_anew(operator):
+def is_overwrite(operator):
     """Whether it writes what does not depend on what was there."""
     overload = name_of(operator).partition(".")[2]
-    return base_name(operator) in ANEW or overload == "out" or overload.endswith("_out")
+    return base_name(operator) in OVERWRITES or overload == "out" or overload.endswith("_out")
 
 
 def base_name(operator):
@@ -187,7 +187,7 @@ def base_name(operator):
 
 
 @contextmanager
-def unseen():
+def modes_off():
     """Run operators for real: neither torch functions nor operators come to the stand-in.
 
     In inference mode, in which tensors of that mode can be written to as well as all others.
@@ -197,7 +197,7 @@ def unseen():
 
 
 @contextmanager
-def drawing(state):
+def rng_state(state):
     """Let operators draw from a random state, by way of the CPU's default generator."""
     ended = {}
     default = torch.default_generator
@@ -217,7 +217,7 @@ def written_by(operator, args, kwargs):
     """The tensors among an operator's arguments that it writes to."""
     given = dict(zip(names_of_arguments(operator), args, strict=False)) | kwargs
     kept = STATISTICS if given.get("training") is False else ()
-    return tensors_in(*(given.get(name) for name in marked(operator) if name not in kept))
+    return tensors_in(*(given.get(name) for name in written_names(operator) if name not in kept))
 
 
 @cache
@@ -226,7 +226,7 @@ def names_of_arguments(operator):
 
 
 @cache
-def marked(operator):
+def written_names(operator):
     """The names of the arguments that it writes: its schema says, but for running statistics."""
     forward = "native_batch_norm" in operator.name() and "backward" not in operator.name()
     return [

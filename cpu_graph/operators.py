@@ -7,7 +7,7 @@ from torch._C import _get_dispatch_mode, _TorchDispatchModeKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph import errors, tables
-from cpu_graph.callbacks import called_back, in_python
+from cpu_graph.callbacks import call_python_kernel, has_python_kernel
 from cpu_graph.errors import NotModelled, is_refusal, refusal
 from cpu_graph.nodes import launches_nothing, name_of
 from cpu_graph.order import HOST
@@ -20,14 +20,14 @@ TRACING = _TorchDispatchModeKey.FAKE, _TorchDispatchModeKey.PROXY
 
 
 @cache
-def makes(operator):
+def takes_device(operator):
     """Whether an operator is told on which device to make its result."""
     named = any(argument.name == "device" for argument in operator._schema.arguments)
     return named or operator is aten.clone.default
 
 
 @cache
-def made_of_others(operator):
+def is_composite(operator):
     """Whether torch makes it of other operators alone: in inference mode it gets here as it is."""
     name = operator.name()
     return operator._can_decompose() and not any(
@@ -60,7 +60,7 @@ class Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunction():
-            if made_of_others(operator):
+            if is_composite(operator):
                 with self:
                     return operator.redispatch(ON_CPU, *args, **(kwargs or {}))
             if does_no_work(operator):
@@ -79,36 +79,36 @@ class Operators(TorchDispatchMode):
 def dispatch(device, operator, args, kwargs):
     tensors = tensors_in(args, kwargs)
     if not all(tensor.layout is torch.strided for tensor in tensors):
-        return sparse(device, operator, args, kwargs, tensors)
+        return dispatch_sparse(device, operator, args, kwargs, tensors)
     placed = [(tensor, device.kind(tensor)) for tensor in tensors]
     kinds = {kind for _, kind in placed}
     on_gpu = "cuda" in kinds
     kind = "cuda" if on_gpu else "cpu"
     crosses = operator is not aten.clone.default or device.asked.crossing
-    if device.asked.want and makes(operator) and crosses:
+    if device.asked.want and takes_device(operator) and crosses:
         kind = device.asked.want
     backend = "CUDA" if on_gpu or kind == "cuda" else "CPU"
-    if in_python(operator, backend):
-        return called_back(device, operator, backend, args, kwargs)
+    if has_python_kernel(operator, backend):
+        return call_python_kernel(device, operator, backend, args, kwargs)
     if not on_gpu and kind == "cpu" and "pinned" not in kinds:
-        return unmarked(operator, args, kwargs)
+        return run_on_cpu(operator, args, kwargs)
     if launches_nothing(operator):
-        return unfilled(device, operator, args, kwargs, kind)
+        return make_unfilled(device, operator, args, kwargs, kind)
     if not on_gpu and kind != "cuda":
         with device.lock:
             return device.execute(operator, args, kwargs, kind, HOST)
     if operator is aten.equal.default and device.in_range:
         return True
     if operator in tables.MOVED:
-        return moved(device, operator, args, kwargs)
+        return set_storage(device, operator, args, kwargs)
     if operator is aten._pack_padded_sequence.default:
-        return packed(device, *args)
-    operator, args = without_mask(operator, args)
+        return pack_sequence(device, *args)
+    operator, args = as_masked_fill(operator, args)
     with device.lock:
         return launch(device, operator, args, kwargs, placed, kind)
 
 
-def unmarked(operator, args, kwargs):
+def run_on_cpu(operator, args, kwargs):
     """An operator of the CPU's own: its errors are the program's."""
     try:
         return operator(*args, **kwargs)
@@ -117,13 +117,13 @@ def unmarked(operator, args, kwargs):
         raise
 
 
-def sparse(device, operator, args, kwargs, tensors):
+def dispatch_sparse(device, operator, args, kwargs, tensors):
     if device.asked.want == "cuda" or any(device.kind(tensor) == "cuda" for tensor in tensors):
         raise NotModelled(f"{name_of(operator)} of a sparse CUDA tensor is not modelled.")
-    return unmarked(operator, args, kwargs)
+    return run_on_cpu(operator, args, kwargs)
 
 
-def moved(device, operator, args, kwargs):
+def set_storage(device, operator, args, kwargs):
     """A tensor's new storage or size: nothing happens if the size is the old one."""
     tensor, *size = args
     empty = operator in tables.SETS_STORAGE and not tensor.numel()
@@ -134,14 +134,14 @@ def moved(device, operator, args, kwargs):
     raise NotModelled(f"{name_of(operator)} on a CUDA tensor is not modelled.")
 
 
-def packed(device, padded, lengths, batch_first=False):
+def pack_sequence(device, padded, lengths, batch_first=False):
     """The rows of each step, one step after the other. How many a step has lies on the CPU."""
     if device.kind(lengths) == "cuda":
         raise refusal(
             errors.LENGTHS.format(lengths.dim(), errors.SCALARS.get(lengths.dtype, lengths.dtype))
         )
     without_values = torch.empty(padded.shape)
-    sizes = unmarked(
+    sizes = run_on_cpu(
         aten._pack_padded_sequence.default, (without_values, lengths, batch_first), {}
     )[1]
     steps = padded.transpose(0, 1) if batch_first else padded
@@ -152,8 +152,8 @@ def packed(device, padded, lengths, batch_first=False):
 def launch(device, operator, args, kwargs, placed, kind):
     """Launch an operator of the GPU's, or record it."""
     check_known(device, operator, args, placed)
-    blocking = waits(device, operator, args, kwargs, placed, kind)
-    generator, kwargs = draw(device, operator, kwargs)
+    blocking = host_waits(device, operator, args, kwargs, placed, kind)
+    generator, kwargs = take_generator(device, operator, kwargs)
     if not device.capturing():
         device.launches["operators"] += 1
         result = device.execute(operator, args, kwargs, kind, device.stream, generator)
@@ -211,16 +211,16 @@ def check_kernel(name, placed):
             )
 
 
-def unfilled(device, operator, args, kwargs, kind):
+def make_unfilled(device, operator, args, kwargs, kind):
     """A tensor in memory as it is: no launch makes it."""
     with device.lock:
-        made = laid_out(device, operator, args, kwargs, kind)
+        made = allocate_results(device, operator, args, kwargs, kind)
         if device.capturing():
-            device.capture.laid_out(device.node(operator, args, kwargs, made))
+            device.capture.note_maker(device.node(operator, args, kwargs, made))
         return made
 
 
-def laid_out(device, operator, args, kwargs, kind):
+def allocate_results(device, operator, args, kwargs, kind):
     """Results in memory as it is."""
     allocate = partial(device.allocate, kind=kind)
     return not_computed(operator, args, kwargs, allocate)
@@ -229,12 +229,12 @@ def laid_out(device, operator, args, kwargs, kind):
 def record(device, operator, args, kwargs, kind, draws):
     outputs = None
     if operator._schema.returns:
-        outputs = laid_out(device, operator, args, kwargs, kind)
+        outputs = allocate_results(device, operator, args, kwargs, kind)
     device.capture.add(device.node(operator, args, kwargs, outputs, draws))
     return outputs
 
 
-def waits(device, operator, args, kwargs, placed, kind):
+def host_waits(device, operator, args, kwargs, placed, kind):
     """Whether the host waits for this operator; raises what a capture refuses."""
     kinds = {here for _, here in placed}
     check_places(operator, args, kwargs, placed, kinds)
@@ -256,13 +256,13 @@ def waits(device, operator, args, kwargs, placed, kind):
         raise refusal(two_devices(operator, args, kwargs, placed))
     to = placed[0][1] if operator is aten.copy_.default else kind
     pageable = copies and (
-        kind == "cpu" or ("pinned" in kinds | {kind} and by_a_temporary(operator, args, kwargs, to))
+        kind == "cpu" or ("pinned" in kinds | {kind} and needs_staging(operator, args, kwargs, to))
     )
     if ordinary or pageable:
         if device.capturing():
             raise refusal(errors.PAGEABLE)
         return True
-    return copies and len(kinds | {kind}) > 1 and not asynchronous(device, operator, args, kwargs)
+    return copies and len(kinds | {kind}) > 1 and not is_async(device, operator, args, kwargs)
 
 
 def check_places(operator, args, kwargs, placed, kinds):
@@ -273,23 +273,23 @@ def check_places(operator, args, kwargs, placed, kinds):
         raise refusal(errors.CPU_INDEXED)
 
 
-def by_a_temporary(operator, args, kwargs, kind):
+def needs_staging(operator, args, kwargs, kind):
     """Whether torch copies from or to pinned memory by way of CPU memory that is not pinned.
 
     A copy that does not wait converts types on the GPU.
     """
     if operator is not aten.copy_.default:
-        return kind == "cuda" and not dense(args[0])
+        return kind == "cuda" and not is_dense(args[0])
     target, source = args[:2]
     non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking")
     same_type = target.dtype is source.dtype or non_blocking
     same = same_type and target.shape == source.shape
-    if same and target.stride() == source.stride() and dense(source):
+    if same and target.stride() == source.stride() and is_dense(source):
         return False
     return not (same and source.is_contiguous()) if kind == "cuda" else not target.is_contiguous()
 
 
-def dense(tensor):
+def is_dense(tensor):
     return aten.is_non_overlapping_and_dense.default(tensor)
 
 
@@ -310,7 +310,7 @@ def two_devices(operator, args, kwargs, placed):
     return errors.TWO_DEVICES
 
 
-def asynchronous(device, operator, args, kwargs):
+def is_async(device, operator, args, kwargs):
     """Whether a copy lets the host go on."""
     if device.asked.non_blocking or kwargs.get("non_blocking"):
         return True
@@ -336,7 +336,7 @@ def shaped_by_values(operator):
     )
 
 
-def without_mask(operator, args):
+def as_masked_fill(operator, args):
     """x[mask] = number is ``masked_fill_`` on a GPU."""
     if operator is not aten.index_put_.default or len(args[1]) > 1 or any(args[3:]):
         return operator, args
@@ -347,7 +347,7 @@ def without_mask(operator, args):
     return aten.masked_fill_.Tensor, (args[0], mask, value)
 
 
-def draw(device, operator, kwargs):
+def take_generator(device, operator, kwargs):
     """The generator that an operator draws from, as a node holds it, and the arguments
     without it.
     """

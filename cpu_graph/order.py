@@ -17,12 +17,12 @@ HOST, QUEUE = "host", 1024  # launches
 class Order:
     """The clocks of streams and host, the log, and what memory held when the log began."""
 
-    def __init__(self, finished, raced, waited):
+    def __init__(self, on_finished, on_race, on_waited):
         self.clocks = defaultdict(dict)
         self.ticks = count(1)
-        self.finished = finished  # called when the host has waited for everything
-        self.raced = raced  # called with each two launches that race, the earlier one first
-        self.waited = waited  # called when the host has waited
+        self.on_finished = on_finished  # called when the host has waited for everything
+        self.on_race = on_race  # called with each two launches that race, the earlier one first
+        self.on_waited = on_waited  # called when the host has waited
         self.epoch = 0  # how often it has: an older clock says nothing about what is still pending
         self.log = []
         self.before = {}  # what blocks held when the log began
@@ -52,9 +52,9 @@ class Order:
             for part in (self.log, self.before, self.clocks):
                 part.clear()
             self.epoch += 1
-            self.finished()
+            self.on_finished()
         if stream == HOST:
-            self.waited()
+            self.on_waited()
 
     def synchronize(self):
         """The host waits for everything."""
@@ -75,12 +75,12 @@ class Order:
         """Put a launch into the log; returns whether it races with an earlier one."""
         rivals = [other for other in self.touching(node) if not other.before(node.clock)]
         for rival in rivals:
-            self.raced(rival, node)
+            self.on_race(rival, node)
         if not rivals:
             self.log.append(node)
         elif node.cycles or any(other.cycles for other in self.log):
             self.log.append(node)
-            self.log.sort(key=self.turns())
+            self.log.sort(key=self.sort_key())
         else:  # as early as its own stream allows
             awaited = [other for other in self.log if other.before(node.clock)]
             others = [other for other in self.log if not other.before(node.clock)]
@@ -96,7 +96,7 @@ class Order:
                 if (writes or wrote) and start < last and first < end:
                     yield other
 
-    def starts(self):
+    def start_times(self):
         """When each launch in the log begins: what does not sleep takes a cycle, so that two graphs
         which begin together take turns.
         """
@@ -110,9 +110,9 @@ class Order:
             starts[node] = max(ends, default=0)
         return starts
 
-    def turns(self):
+    def sort_key(self):
         """The key that sorts the log: launches that begin together are first in turn."""
-        starts = self.starts()
+        starts = self.start_times()
 
         def key(node):
             launch = node.stream[0] if isinstance(node.stream, tuple) else node.clock[node.stream]

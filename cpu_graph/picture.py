@@ -10,9 +10,9 @@ that nobody has filled, a stream that was not joined.
 from dataclasses import dataclass, replace
 from textwrap import wrap
 
-from cpu_graph.graphs import flat
-from cpu_graph.history import NOBODY, WAIT, watched
-from cpu_graph.log import on_stand_in, operator_of, ordered, writes_what
+from cpu_graph.graphs import all_nodes
+from cpu_graph.history import NOBODY, WAIT, watch
+from cpu_graph.log import on_stand_in, operator_of, ordered, writes_to
 from cpu_graph.nodes import POISON
 from cpu_graph.svg import arrow, box, drawing, image, text
 from cpu_graph.torch_names import cpu_graphs
@@ -54,12 +54,12 @@ def picture(function, *arguments):
     if device is None:
         with cpu_graphs():
             return picture(function, *arguments)
-    with watched(device) as history:
+    with watch(device) as history:
         function(*arguments)
-    return drawn(history)
+    return draw(history)
 
 
-def drawn(history, wrong=""):
+def draw(history, wrong=""):
     """The picture of what was watched. wrong: what a check says of it; None if all of it is right:
     then nothing is red.
     """
@@ -196,7 +196,7 @@ def _cut(words, width, size=13):
 
 
 def _nodes(capture):
-    return [node for node in flat(capture.nodes) if node.operator is not POISON]
+    return [node for node in all_nodes(capture.nodes) if node.operator is not POISON]
 
 
 def _edges(nodes):
@@ -209,9 +209,7 @@ def _edges(nodes):
 def _races(nodes):
     """Pairs of nodes that touch the same memory, one writing, and that nothing orders."""
     pairs = [(a, b) for at, a in enumerate(nodes) for b in nodes[at + 1 :] if a.stream != b.stream]
-    return [
-        (a, b) for a, b in pairs if not ordered(a, b) and (writes_what(a, b) or writes_what(b, a))
-    ]
+    return [(a, b) for a, b in pairs if not ordered(a, b) and (writes_to(a, b) or writes_to(b, a))]
 
 
 def _uses(history, node):

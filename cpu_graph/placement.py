@@ -11,7 +11,7 @@ from cpu_graph.trees import tensors_in
 GPU = torch.device("cuda", 0)
 
 
-class Asked(local):
+class Request(local):
     """What the function of torch under way asks of the operators that it calls, in each thread."""
 
     want = generator = None
@@ -19,7 +19,7 @@ class Asked(local):
 
 
 @contextmanager
-def wanting(device, want, crossing=False, non_blocking=False, generator=None):
+def placing(device, want, crossing=False, non_blocking=False, generator=None):
     """Make new results in "cuda", "pinned" or "cpu" memory; crossing: let clone copy there."""
     asked = device.asked
     before = dict(vars(asked))
@@ -31,7 +31,7 @@ def wanting(device, want, crossing=False, non_blocking=False, generator=None):
         vars(asked).update(before)
 
 
-def place(where):
+def device_type(where):
     """The kind of memory that a device argument asks for."""
     if where is None:
         return None
@@ -45,18 +45,18 @@ def default_place(function):
     """Where torch.set_default_device lets a function make its tensors, or None."""
     default = torch.utils._device.CURRENT_DEVICE
     made = default is not None and function in torch.utils._device._device_constructors()
-    return place(default) if made else None
+    return device_type(default) if made else None
 
 
 def any_on_gpu(device, tree):
     return any(device.kind(tensor) == "cuda" for tensor in tensors_in(tree))
 
 
-def moved(device, tensor, want, non_blocking=False):
+def copy_to(device, tensor, want, non_blocking=False):
     """A copy in another kind of memory, seen by autograd."""
     if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
         raise NotModelled("Moving a lazy layer before its first call is not modelled.")
     if want == "cpu" and non_blocking and device.kind(tensor) == "cuda":
         want = "pinned"
-    with wanting(device, want, crossing=True, non_blocking=non_blocking):
+    with placing(device, want, crossing=True, non_blocking=non_blocking):
         return torch.clone(tensor)

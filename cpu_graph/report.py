@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from cpu_graph.device import Device
-from cpu_graph.hints import Captured, Finding
+from cpu_graph.hints import CaptureRecord, Finding
 
 NOT_LOOKED_AT = (
     "Not looked at: time, other processes, faults inside of a kernel, what torch.compile makes, "
@@ -21,7 +21,7 @@ class Report:
     what can make its results wrong.
     """
 
-    captures: list[Captured]
+    captures: list[CaptureRecord]
     launches: Counter
     findings: list[Finding]
 
@@ -52,7 +52,7 @@ class Report:
         return [line for where, group in groups.items() for line in _group(where, group)]
 
 
-def _group(where: str, group: list[Captured]) -> list[str]:
+def _group(where: str, group: list[CaptureRecord]) -> list[str]:
     launches = sorted({captured.launches for captured in group})
     each = str(launches[0]) if len(launches) == 1 else f"{launches[0]} to {launches[-1]}"
     name = f"graph {group[0].number}" if len(group) == 1 else f"{len(group)} graphs"

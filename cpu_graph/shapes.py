@@ -14,12 +14,12 @@ import torch
 from cpu_graph import core
 from cpu_graph.errors import NotModelled, is_refusal
 from cpu_graph.memory import extent, with_lazy_bits
-from cpu_graph.nodes import called, name_of
+from cpu_graph.nodes import name_of, run_op
 from cpu_graph.tables import LIKE_EAGER, strides_of
 from cpu_graph.trees import SEQUENCES, mapped, tensors_in
 
-known = {}  # (operator, arguments by shapes) -> (results, id of a result -> number of its argument)
-OF_SHAPES = (  # what an operator says of shapes, overlaps and types, where zeros cannot be to blame
+cache = {}  # (operator, arguments by shapes) -> (results, id of a result -> number of its argument)
+SHAPE_ERRORS = (  # what an operator says of shapes and types, where zeros are not to blame
     "unsupported operation:",
     "the same dtype",
     "to have one of the following scalar types",
@@ -33,17 +33,17 @@ def not_computed(operator, args, kwargs, allocate):
     """What core.not_computed gives, with new memory from allocate(shape, stride, dtype)."""
     given = list({id(tensor): tensor for tensor in tensors_in(args, kwargs)}.values())
     numbers = {id(tensor): number for number, tensor in enumerate(given)}
-    layout = tuple(sharing(given))
+    layout = tuple(memory_layout(given))
     key = (
         operator,
         torch.get_default_dtype(),
         layout,
-        described(args, numbers),
-        described(kwargs, numbers),
+        as_key(args, numbers),
+        as_key(kwargs, numbers),
     )
-    if key not in known:
-        known[key] = asked(operator, args, kwargs, given)
-    results, inputs = known[key]
+    if key not in cache:
+        cache[key] = infer_results(operator, args, kwargs, given)
+    results, inputs = cache[key]
 
     def made(result):
         number = inputs.get(id(result))
@@ -56,7 +56,7 @@ def not_computed(operator, args, kwargs, allocate):
     return mapped(made, results)
 
 
-def sharing(given):
+def memory_layout(given):
     """For each tensor, where it lies in the memory that it shares with others."""
     first = {}
     for tensor in given:
@@ -66,29 +66,29 @@ def sharing(given):
         yield number, offset - start
 
 
-def described(tree, numbers):
+def as_key(tree, numbers):
     """Arguments as a key: tensors by shape and number, others with their types, for 1 is no 1.0."""
     if isinstance(tree, torch.Tensor):
         bits = tree.is_conj(), tree.is_neg()
         return tree.shape, tree.stride(), tree.dtype, bits, numbers[id(tree)]
     if isinstance(tree, dict):
-        return tuple((name, described(part, numbers)) for name, part in tree.items())
+        return tuple((name, as_key(part, numbers)) for name, part in tree.items())
     if isinstance(tree, SEQUENCES):
-        return type(tree), *(described(part, numbers) for part in tree)
+        return type(tree), *(as_key(part, numbers) for part in tree)
     return type(tree), tree
 
 
-def asked(operator, args, kwargs, given):
+def infer_results(operator, args, kwargs, given):
     """The results on "meta", and which of them are arguments."""
     by_shape, shape_error = attempted(lambda: from_shape_function(operator, args, kwargs, given))
     by_cpu, cpu_error = attempted(lambda: from_cpu(operator, args, kwargs, given))
     if cpu_error is not None:
         words = str(cpu_error)
-        if by_shape is None or any(part in words for part in OF_SHAPES):
-            raise refused(operator, shape_error, cpu_error)
+        if by_shape is None or any(part in words for part in SHAPE_ERRORS):
+            raise inference_error(operator, shape_error, cpu_error)
         return by_shape
     own = name_of(operator).removeprefix("aten::").partition(".")[0] in LIKE_EAGER
-    if by_shape is not None and not own and alike(by_shape[0], by_cpu[0]):
+    if by_shape is not None and not own and same_shapes(by_shape[0], by_cpu[0]):
         return by_shape  # its strides are a GPU's
     return by_cpu
 
@@ -103,10 +103,10 @@ def attempted(question):
         return None, error
 
 
-def refused(operator, shape_error, cpu_error):
+def inference_error(operator, shape_error, cpu_error):
     """The error to raise where an operator's results are not known."""
     by_values = shape_error is None or isinstance(shape_error, NotImplementedError)
-    of_shapes = any(part in str(cpu_error) for part in OF_SHAPES)
+    of_shapes = any(part in str(cpu_error) for part in SHAPE_ERRORS)
     if is_refusal(cpu_error) and (of_shapes or not by_values):
         return cpu_error
     return NotModelled(f"{name_of(operator)} in a capture is not modelled: {cpu_error}")
@@ -124,7 +124,7 @@ def from_cpu(operator, args, kwargs, given):
     args, kwargs = mapped(lambda tensor: zeros[id(tensor)], (args, kwargs))
     random = torch.default_generator.get_state()
     try:
-        results = called(operator, args, kwargs)
+        results = run_op(operator, args, kwargs)
     finally:
         torch.default_generator.set_state(random)
     numbers = {id(zeros[id(tensor)]): number for number, tensor in enumerate(given)}
@@ -175,12 +175,12 @@ def without_memory(tensor):
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-def alike(one, other):
+def same_shapes(one, other):
     """Whether two trees of results have the same shapes and types."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one.shape == other.shape and one.dtype == other.dtype
     if isinstance(one, SEQUENCES) and isinstance(other, SEQUENCES):
-        return len(one) == len(other) and all(map(alike, one, other))
+        return len(one) == len(other) and all(map(same_shapes, one, other))
     return (one is None and other is None) or (
         type(one) is type(other) and not tensors_in(one, other)
     )

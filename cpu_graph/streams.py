@@ -6,7 +6,7 @@ import torch
 
 from cpu_graph.errors import NotModelled, cuda_error, missing, not_pickled
 from cpu_graph.order import HOST, merge
-from cpu_graph.placement import place
+from cpu_graph.placement import device_type
 
 REAL_CUDA_STREAM, REAL_EVENT = torch.cuda.Stream, torch.cuda.Event
 HANDLE = 0x5EED0000  # where the numbers of streams begin, as the driver's addresses
@@ -20,7 +20,7 @@ class Stream:
     external = False
 
     def __init__(self, device=None, priority=0, stream_id=None):
-        place(device)
+        device_type(device)
         self.stream_id = next(self.numbers) if stream_id is None else stream_id
         self.device = torch.device("cuda", 0)
         self.priority = priority
@@ -114,7 +114,7 @@ class TorchStream(metaclass=AnyDevice):
     of_cuda, real = Stream, torch.Stream
 
     def __new__(cls, device=None, priority=0, **given):
-        if given or (device is not None and place(device) != "cuda"):
+        if given or (device is not None and device_type(device) != "cuda"):
             return cls.real(device, priority=priority, **given)
         return Stream(priority=priority)
 
@@ -226,6 +226,6 @@ class TorchEvent(metaclass=AnyDevice):
     of_cuda, real = Event, torch.Event
 
     def __new__(cls, device=None, **given):
-        if device is not None and place(device) != "cuda":
+        if device is not None and device_type(device) != "cuda":
             return cls.real(device, **given)
         return Event(**given)

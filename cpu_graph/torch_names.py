@@ -15,19 +15,19 @@ import torch
 from torch import cuda
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from cpu_graph.autocast import as_on_a_gpu
-from cpu_graph.callbacks import callers, seeing
+from cpu_graph.autocast import gpu_autocast
+from cpu_graph.callbacks import callback_patches, with_modes
 from cpu_graph.control_flow import cond, while_loop
 from cpu_graph.device import Device
 from cpu_graph.errors import DEVICE_INDEX, NotModelled, cuda_error, not_modelled, refusal
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
 from cpu_graph.graphs import CUDAGraph, TorchGraph
-from cpu_graph.hints import InputLiveness, gradients_lost
+from cpu_graph.hints import InputLiveness, check_lost_gradients
 from cpu_graph.methods import TYPES
-from cpu_graph.nodes import Node, unseen
+from cpu_graph.nodes import Node, modes_off
 from cpu_graph.operators import Operators
-from cpu_graph.placement import GPU, place
+from cpu_graph.placement import GPU, device_type
 from cpu_graph.pools import MemPool, ids
 from cpu_graph.saving import locations
 from cpu_graph.streams import Event, Stream, TorchEvent, TorchStream, external_stream
@@ -36,27 +36,27 @@ from cpu_graph.streams import Event, Stream, TorchEvent, TorchStream, external_s
 OWN = {"stream", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"}
 OWN |= {"manual_seed", "manual_seed_all", "initial_seed", "seed", "seed_all"}
 OWN |= {"get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all", "check_error"}
-ANSWERS = {
+REPLACED = {
     "is_available": lambda: True,
     "is_initialized": lambda: True,
     "device_count": lambda: 1,
     "current_device": lambda: 0,
-    "set_device": lambda device: exchange(device),
+    "set_device": lambda device: set_device(device),
     "init": lambda: None,
     "get_allocator_backend": lambda: "native",
     "is_bf16_supported": lambda *_, **__: True,
     "get_device_name": lambda device=None: name_of_device(device),
     "default_stream": lambda device=None: default_stream(device),
     "_initialized": True,
-    "_exchange_device": lambda index: exchange(index),
-    "_maybe_exchange_device": lambda index: exchange(index),
+    "_exchange_device": lambda index: set_device(index),
+    "_maybe_exchange_device": lambda index: set_device(index),
     "CUDAGraph": TorchGraph,
     "Event": Event,
     "ExternalStream": external_stream,
     "MemPool": MemPool,
     "Stream": Stream,
 }
-IN_C = (  # what others than torch.cuda call in C++
+C_FUNCTIONS = (  # what others than torch.cuda call in C++
     "_cuda_getCurrentRawStream",
     "_cuda_beginAllocateToPool",
     "_cuda_beginAllocateCurrentThreadToPool",
@@ -84,7 +84,7 @@ ACCELERATOR = {
     "current_accelerator": lambda *_, **__: torch.device("cuda"),
     "device_count": lambda: 1,
     "current_device_index": lambda: 0,
-    "set_device_index": lambda device: exchange(device),
+    "set_device_index": lambda device: set_device(device),
 }
 
 
@@ -105,10 +105,10 @@ def default_stream(device):
     return Stream(stream_id=0)
 
 
-def exchange(device):
+def set_device(device):
     """Make a device the current one: there is one, and a negative number changes nothing."""
     if not isinstance(device, int) or device >= 0:
-        place(device)
+        device_type(device)
     return 0
 
 
@@ -128,39 +128,39 @@ def cpu_graphs():
     device.modes = Functions, Operators
     default = torch.utils._device.CURRENT_DEVICE
     with ExitStack() as stack:
-        stack.callback(put_back, device, default)
+        stack.callback(restore_default, device, default)
         device.for_the_block = stack.enter_context
         if hasattr(torch._C, "_override_stale_capture_stream"):  # since 2.15
             override = torch._C._override_stale_capture_stream()
             stack.callback(torch._C._set_override_stale_capture_stream, override)
         for cls in (CUDAGraph, Stream, Event, Generator, InputLiveness):
             stack.enter_context(patch.object(cls, "stand_in", device))
-        for target, name, value in replacements(device):
+        for target, name, value in all_patches(device):
             stack.enter_context(patch.object(target, name, value, create=not hasattr(target, name)))
         stack.enter_context(locations(device))
-        before_step = register_optimizer_step_pre_hook(partial(gradients_lost, device))
+        before_step = register_optimizer_step_pre_hook(partial(check_lost_gradients, device))
         stack.callback(before_step.remove)
         stack.enter_context(Operators(device))
         stack.enter_context(Functions(device))
         yield device
 
 
-def put_back(device, default):
+def restore_default(device, default):
     """The end of the block, when the modes are off again."""
     device.closed = True
     if torch.utils._device.CURRENT_DEVICE is not default:
         torch.set_default_device(default)
 
 
-def replacements(device):
+def all_patches(device):
     """(where, name, what) for everything that the stand-in replaces."""
     calls = runtime(device)
-    names = ANSWERS | calls | {"default_generators": (Generator("cuda"),)}
+    names = REPLACED | calls | {"default_generators": (Generator("cuda"),)}
     names["_lazy_init"] = not_modelled(
         "torch.cuda._lazy_init, called where the stand-in does not see who asks for a GPU,"
     )
     same = {name: calls[name] for name in ("synchronize", "set_stream", "empty_cache")}
-    same |= ACCELERATOR | {"current_stream": generic(calls["current_stream"])}
+    same |= ACCELERATOR | {"current_stream": generic_stream(calls["current_stream"])}
     tables = (
         (cuda, names),
         (cuda, refused(cuda, names)),
@@ -183,13 +183,13 @@ def replacements(device):
     yield (
         torch._C,
         "_group_tensors_by_device_and_dtype",
-        grouped(torch._C._group_tensors_by_device_and_dtype, device),
+        group_tensors(torch._C._group_tensors_by_device_and_dtype, device),
     )
-    yield from of_storages(device)
+    yield from storage_patches(device)
     yield torch, "Generator", Generator
-    yield torch, "compile", compiling(torch.compile)
-    yield from callers(device)
-    yield from beside(device)
+    yield torch, "compile", refuse_compile(torch.compile)
+    yield from callback_patches(device)
+    yield from other_patches(device)
     # RNNs then leave their weights apart
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
     yield torch, "Stream", TorchStream
@@ -205,10 +205,10 @@ def replacements(device):
             "_CUDAGraphInputLivenessTracker",
             InputLiveness,
         )
-    yield from of_autocast(device)
+    yield from autocast_patches(device)
 
 
-def beside(device):
+def other_patches(device):
     """What is replaced for what it does on the device, and for what is refused by name."""
     yield torch.Tensor, "record_stream", record_stream(device)
     wrapper = not_modelled("A subclass made by torch.Tensor._make_wrapper_subclass")
@@ -220,13 +220,13 @@ def beside(device):
             cls = getattr(module, holder.partition(":")[2], module)
             if hasattr(cls, name):
                 yield cls, name, staticmethod(not_modelled(called))
-    for name in IN_C:
+    for name in C_FUNCTIONS:
         if hasattr(torch._C, name):
             yield torch._C, name, not_modelled(f"torch._C.{name}")
-    yield Thread, "start", started(Thread.start, device)
+    yield Thread, "start", thread_start(Thread.start, device)
 
 
-def of_autocast(device):
+def autocast_patches(device):
     """torch's names for autocast."""
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         yield torch, name, on_cpu(getattr(torch, name))
@@ -240,7 +240,7 @@ def runtime(device):
     """The functions of torch.cuda that work on the device, by their names."""
 
     def synchronize(where=None):
-        place(where)
+        device_type(where)
         if device.under_way:  # in whichever thread, and in each mode
             device.under_way.lost = True
             raise cuda_error(900)
@@ -254,7 +254,7 @@ def runtime(device):
 
     def empty_cache():
         device.order.synchronize()  # as the driver does when it takes memory back
-        with unseen():
+        with modes_off():
             device.memory.empty_cache()
 
     functions = {
@@ -264,7 +264,7 @@ def runtime(device):
     return functions | {"_sleep": lambda cycles: sleep(device, cycles)}
 
 
-def generic(current_stream):
+def generic_stream(current_stream):
     """torch.accelerator's current stream: of another class, so it equals none of torch.cuda's."""
 
     def call(*given):
@@ -275,7 +275,7 @@ def generic(current_stream):
     return call
 
 
-def of_storages(device):
+def storage_patches(device):
     """What a storage says of its place, and copies of its memory: launches like all others."""
     storages = torch.UntypedStorage
     real, shared = storages.device, storages.is_shared
@@ -367,17 +367,17 @@ def record_stream(device):
     return call
 
 
-def started(start, device):
+def thread_start(start, device):
     """Thread.start: what the thread does is seen, and what it does on the device is refused."""
 
     def call(thread):
-        thread.run = seeing(device, thread.run)
+        thread.run = with_modes(device, thread.run)
         return start(thread)
 
     return call
 
 
-def compiling(compiler):
+def refuse_compile(compiler):
     """torch.compile, which is not modelled: a function may be decorated, and is refused when it is
     called. With disable=True nothing is compiled.
     """
@@ -393,7 +393,7 @@ def compiling(compiler):
     return compiled
 
 
-def grouped(real, device):
+def group_tensors(real, device):
     """Optimizers ask C++ for the devices of their parameters."""
 
     def group(lists, *indices):
@@ -439,4 +439,4 @@ def cast_as_on_a_gpu(device):
     """From the first autocast on "cuda" on, to the end of the block of cpu_graphs."""
     if not device.casts:
         device.casts = True
-        device.for_the_block(as_on_a_gpu(device))
+        device.for_the_block(gpu_autocast(device))

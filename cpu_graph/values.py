@@ -13,7 +13,7 @@ from inspect import getattr_static
 
 import torch
 
-from cpu_graph.hints import tell
+from cpu_graph.hints import add_finding
 from cpu_graph.lines import of_the_program, shown, users_frame
 from cpu_graph.nodes import name_of
 
@@ -111,7 +111,7 @@ class Values:
             else:
                 del self.plain[key]
 
-    def tell_changed(self, device, number):
+    def report_changed(self, device, number):
         """Tell the values that are others now, and that no other graph was captured with."""
         same = []
         for reference, value, node in self.tensors:
@@ -120,16 +120,16 @@ class Values:
                 same.append((reference, value, node))
             else:
                 what = f"A CPU tensor that {name_of(node.operator)} takes"
-                self._tell(device, number, what, value.tolist(), tensor.tolist(), node.line)
+                self._report(device, number, what, value.tolist(), tensor.tolist(), node.line)
         self.tensors = same
         for key, (owner, value, line) in list(self.plain.items()):
             now = value_of(owner, key[1])
             if is_plain(now) and now not in device.captured_with[key]:
-                self._tell(device, number, name_of_value(owner, key[1]), value, now, line)
+                self._report(device, number, name_of_value(owner, key[1]), value, now, line)
                 del self.plain[key]
 
-    def _tell(self, device, number, what, then, now, line):
-        tell(
+    def _report(self, device, number, what, then, now, line):
+        add_finding(
             device,
             "value of the capture",
             f"{what} was {then!r} in the capture of graph {number} ({shown(line)}) and is {now!r} "

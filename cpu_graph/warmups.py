@@ -9,8 +9,8 @@ from collections import Counter
 
 import torch
 
-from cpu_graph.hints import gradients_used, tell
-from cpu_graph.nodes import is_anew
+from cpu_graph.hints import add_finding, note_gradient_use
+from cpu_graph.nodes import is_overwrite
 
 
 class Use:
@@ -30,7 +30,7 @@ def note_eager(device, node, in_place):
     now = device.launches["operators"]
     if device.adding:
         written = {block for (block, *_), writes in node.spans.items() if writes}
-        gradients_used(device, written, written if is_anew(node.operator) else ())
+        note_gradient_use(device, written, written if is_overwrite(node.operator) else ())
     if node.draws:
         device.drawn.add(node.operator)
     for (block, start, end), writes in node.spans.items():
@@ -44,7 +44,7 @@ def note_eager(device, node, in_place):
             use.rewritten |= use.read_at > 0
         if not writes:
             use.read_at = now
-        elif block not in in_place or is_anew(node.operator):
+        elif block not in in_place or is_overwrite(node.operator):
             use.times.clear()
             use.written_at = now
         else:
@@ -92,7 +92,7 @@ def warmed_up(device, capture, record):
     names = sorted(set(names_of(device, blocks).values())) if blocks else []
     if names:
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        tell(
+        add_finding(
             device,
             "warm-up",
             f"The warm-up before graph {capture.number} ran several times on the same inputs and "

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from cpu_graph import on_stand_in
-from cpu_graph.history import History, watched
-from cpu_graph.log import Listener, heard_by, places
-from cpu_graph.picture import Picture, drawn, picture
+from cpu_graph.history import History, watch
+from cpu_graph.log import Listener, listening, places
+from cpu_graph.picture import Picture, draw, picture
 from exercises.answers.launches import wrap_replays
 from exercises.answers.outcome import Outcome
 from exercises.answers.runs import first_problem
@@ -61,7 +61,7 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> DrawnOutcome:
             return
         first = not seen
         try:
-            with watched(device) as history:
+            with watch(device) as history:
                 seen[:] = [history]
                 with wrap_replays(_replay_unless_capturing):
                     use(_with_named_tensors(history, returned, answer))
@@ -72,7 +72,7 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> DrawnOutcome:
             raise
 
     problem = first_problem(answer, run, gpu)
-    shown = drawn(seen[0], problem.symptom or None) if seen else None
+    shown = draw(seen[0], problem.symptom or None) if seen else None
     said = f"✗ {name}: {problem}" if problem else f"✓ {name} is right."
     return DrawnOutcome(not problem, said, shown)
 
@@ -99,7 +99,7 @@ class ReplayCorruptor(Listener):
 def _require_replays_matter(use: Callable, returned: Callable) -> None:
     """Raises Wrong if an answer stays right where its replays write something else."""
     try:
-        with heard_by(ReplayCorruptor()):
+        with listening(ReplayCorruptor()):
             use(returned)
     except Exception:
         return  # as it should

@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import lr_scheduler
 
 from cpu_graph import on_stand_in
-from cpu_graph.log import beside_replays, is_replay, issued, launch_log, races
+from cpu_graph.log import concurrent_replays, is_replay, issued, launch_log, races
 from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     GraphUse,
@@ -259,7 +259,7 @@ def train_prefetched(answer: Callable) -> None:
         with callers_own("batches", pinned):
             with watch_graphs() as seen:
                 losses = answer(sgd_step(net), net, Loader(pinned, seen))
-            beside = len(beside_replays()) // 2  # inputs and targets
+            beside = len(concurrent_replays()) // 2  # inputs and targets
             late = next(_unordered_copies(), None)
             not_eager(seen)
             one_graph(seen)

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import torch
 
 from cpu_graph import on_stand_in
-from cpu_graph.graphs import Conditional, flat, taken
+from cpu_graph.graphs import Conditional, all_nodes, executed_nodes
 from exercises.answers.graph_use import GraphUse, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong, returned_function
@@ -57,7 +57,7 @@ def body_runs(most: int) -> Iterator[list[int]]:
                     f"A loop does not end: its body ran {runs[-1]} times in one launch.",
                     "Set the condition at the end of the body, from a flag that becomes false.",
                 )
-            yield from taken(node.nodes)
+            yield from executed_nodes(node.nodes)
             node.set = node.set and node.loops
 
     with patch.object(Conditional, "rounds", counted):
@@ -192,7 +192,7 @@ def capture_sampler(answer: Callable) -> None:
         used = call_answer(sampled, list(enumerate(starts)))
     used.replays(graphs=len(starts), operators=6 * len(starts))
     has_node(seen, loops=True)
-    if any(getattr(node, "draws", None) for node in flat(nodes_of(seen))):
+    if any(getattr(node, "draws", None) for node in all_nodes(nodes_of(seen))):
         raise Wrong(
             "The graph draws random numbers, which PyTorch refuses in a conditional node.",
             "Draw the noise of all iterations before the launch.",

@@ -10,9 +10,9 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from cpu_graph import on_stand_in
-from cpu_graph.graphs import flat
+from cpu_graph.graphs import all_nodes
 from cpu_graph.history import Step, shown_numbers
-from cpu_graph.log import Listener, heard_by, heard_by_nobody, operator_of, ordered
+from cpu_graph.log import Listener, listeners_off, listening, operator_of, ordered
 from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     AnswerCalls,
@@ -155,7 +155,7 @@ def read(value: Any) -> Any:
 
 def unheard(value: Any) -> Any:
     """The value on the CPU, read without a row in the picture."""
-    with heard_by_nobody():
+    with listeners_off():
         return read(value)
 
 
@@ -238,7 +238,7 @@ def count_up(answer: Callable) -> None:
     """A state that three replays move."""
     state = numbers()
     start = read(state)
-    with watch_graphs() as seen, heard_by(outside := Heard()):
+    with watch_graphs() as seen, listening(outside := Heard()):
         replay = returned_function(answer(state))
     if not seen.captured:
         raise Wrong(EAGER)
@@ -279,7 +279,7 @@ def losses_of(answer: Callable) -> None:
     x, batches = numbers(), [numbers() for _ in range(3)]
     expected = [batch.square().sum() for batch in read(batches)]
     device = on_stand_in()
-    with watch_graphs() as seen, heard_by(heard := Heard()):
+    with watch_graphs() as seen, listening(heard := Heard()):
         losses = answer(x, batches)
     if not isinstance(losses, list) or not all(isinstance(one, float) for one in losses):
         raise Wrong(f"It returns {kind_of(losses)}.", FLOATS)
@@ -366,7 +366,7 @@ def make_noisy(answer: Callable) -> None:
 
 def _normal_draws(built: GraphUse) -> int:
     """How many nodes draw. Raises Wrong if none does, or one from another distribution."""
-    nodes = [node for graph in built.captured for node in flat(graph.capture.nodes)]
+    nodes = [node for graph in built.captured for node in all_nodes(graph.capture.nodes)]
     drawing = [operator_of(node) for node in nodes if node.draws]
     if not drawing:
         raise Wrong(
@@ -469,7 +469,7 @@ def make_server(answer: Callable) -> None:
     built.captures_at_most_one()
     del table
     requests = [(order[2], 5), (order[5], 4)]
-    with heard_by(heard := Heard()):
+    with listening(heard := Heard()):
         used = served(respond, requests)
     first, second = used.kept
     if (first.shape, second.shape) != ((5,), (4,)):

@@ -16,7 +16,7 @@ from capturable.causes import entries, standard_name
 from course.paths import CONFORMANCE, NOTEBOOKS, ROOT
 from cpu_graph import NotModelled, cpu_graphs
 from cpu_graph.core import Graph
-from cpu_graph.log import Listener, heard_by
+from cpu_graph.log import Listener, listening
 from helpers.capture import capture_step
 from helpers.model import training_step
 from tests.cpu_graph.conformance import PROGRAMS, outcome, outcomes
@@ -308,7 +308,7 @@ def test_a_failure_of_its_own_is_not_modelled(gpu, monkeypatch):
         raise KeyError("a mistake")
 
     x = torch.ones(4, device="cuda")
-    monkeypatch.setattr("cpu_graph.operators.waits", broken)
+    monkeypatch.setattr("cpu_graph.operators.host_waits", broken)
     with pytest.raises(NotModelled, match=r"aten::mul.*a mistake"):
         x * 2
 
@@ -504,9 +504,9 @@ class Heard(Listener):
 def test_a_listener_hears_captures_launches_and_waits(gpu):
     x = torch.ones(3, device="cuda")
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), heard_by(heard := Heard()):
+    with torch.cuda.graph(graph), listening(heard := Heard()):
         y = x + 1
-    with heard_by(heard):
+    with listening(heard):
         graph.replay()
         y.tolist()
     graph.replay()
@@ -515,7 +515,7 @@ def test_a_listener_hears_captures_launches_and_waits(gpu):
 
 def test_a_tensor_of_numbers_on_the_gpu_waits_for_each(gpu):
     numbers = list(torch.ones(3, device="cuda"))
-    with heard_by(heard := Heard()):
+    with listening(heard := Heard()):
         assert torch.tensor(numbers).tolist() == [1, 1, 1]
     assert heard.said.count("waited") == 3
 

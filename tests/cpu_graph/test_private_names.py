@@ -17,7 +17,7 @@ def test_every_replaced_name_is_torchs():
     """What torch has given up would be made, and nothing would say so."""
     missing = {
         f"{getattr(place, '__name__', place)}.{name}"
-        for place, name, _ in torch_names.replacements(Device())
+        for place, name, _ in torch_names.all_patches(Device())
         if not hasattr(place, name)
     }
     assert missing <= (
