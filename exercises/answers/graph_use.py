@@ -127,7 +127,7 @@ class AnswerCalls:
             return found, asked, f"in {calls} calls"
         return found // calls, asked // calls, "in a call"
 
-    def gives(
+    def require(
         self, expected: list, symptoms: Mapping | Iterable = (), margin: float = ON_THE_STAND_IN
     ) -> None:
         """Raises Wrong unless the results are the expected ones.

@@ -15,9 +15,9 @@ from exercises.answers.graph_use import (
 )
 from exercises.answers.tensors import ON_THE_STAND_IN, are_close
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import NO_WARM_UP, Runs, few, replayed_for_each, tensors_of
-from exercises.scenarios.rules import callers_own, from_one_graph, one_graph
-from exercises.scenarios.warm_ups import passes
+from exercises.scenarios.common import NO_WARM_UP, Runs, as_tensors, draw_int, require_replays
+from exercises.scenarios.rules import from_one_graph, one_graph, unmodified
+from exercises.scenarios.warm_ups import count_passes
 
 FROZEN = (
     "Every result is divided by the sample's magnitude.",
@@ -47,7 +47,7 @@ def _predict(answer, result_of, symptoms, margin=ON_THE_STAND_IN):
     returns if something is wrong.
     """
     net = nn.Linear(4, 3).cuda()
-    batches = torch.randn(5, few(), 4, device="cuda")
+    batches = torch.randn(5, draw_int(), 4, device="cuda")
     sample = batches[0].clone()
     with torch.no_grad():
         expected = [result_of(net, inputs, sample) for inputs in batches]
@@ -56,13 +56,13 @@ def _predict(answer, result_of, symptoms, margin=ON_THE_STAND_IN):
             for message, wrong in symptoms.items()
         }
 
-    every, recorded = passes(net)
-    with callers_own("sample", sample):
+    every, recorded = count_passes(net)
+    with unmodified("sample", sample):
         predict = from_one_graph(answer, net, sample)
         used = call_answer(predict, list(batches))
         used.replays(graphs=5, operators=15)  # in each call a copy in, an empty tensor, a copy out
         require_no_freed_reads()
-    used.gives(expected, mistaken, margin)
+    used.require(expected, mistaken, margin)
     if every.cold:
         raise Wrong(NO_WARM_UP)
     if recorded.captured:
@@ -89,7 +89,7 @@ def _keeps_weights(answer, net, sample):
 
 def trajectory(answer: Callable) -> None:
     """A state of three numbers, and a step that moves it."""
-    states = few(3)
+    states = draw_int(3)
     weight, shift = torch.randn(2, 3, device="cuda")
     start = torch.randn(3, device="cuda")
     step = Runs(lambda state: weight * state.sin() + shift)
@@ -97,13 +97,13 @@ def trajectory(answer: Callable) -> None:
     for _ in range(states):
         expected.append(step.function(expected[-1]))
     del expected[0]
-    with callers_own("start", start):
+    with unmodified("start", start):
         used = call_answer(lambda: answer(step, start, states), [()], what="It")
-        found = tensors_of(used.kept[0], states, "states")
+        found = as_tensors(used.kept[0], states, "states")
     require_no_freed_reads()
     if not are_close(found, expected):
         _drifts(found, expected)
-    replayed_for_each(used.seen, states, "states")
+    require_replays(used.seen, states, "states")
     one_graph(used.seen)
     if step.cold:
         raise Wrong(NO_WARM_UP)

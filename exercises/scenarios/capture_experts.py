@@ -9,8 +9,8 @@ from torch import Tensor
 
 from exercises.answers.graph_use import call_answer
 from exercises.answers.wrong import Wrong, fill_placeholders, returned_function
-from exercises.scenarios.common import few
-from exercises.scenarios.rules import callers_own
+from exercises.scenarios.common import draw_int
+from exercises.scenarios.rules import unmodified
 
 WARM_UP_COUNTED = (
     "total is {found} before the first replay, and was {start}: the warm-up counts too. Undo it."
@@ -46,7 +46,7 @@ DROPS = "A result lacks the tokens that the first graph dropped: replay the seco
 
 def sizes() -> tuple[int, int]:
     """n_embd and n_hidden."""
-    return few(3, 6), few(6, 9)
+    return draw_int(3, 6), draw_int(6, 9)
 
 
 def keeps(expert: Tensor, n_expert: int, capacity: int) -> Tensor:
@@ -94,7 +94,7 @@ def graph_counted(answer: Callable) -> None:
     """Five routings of twelve tokens to four experts with three rows each; the sample's drops."""
     n_expert, tokens = 4, 12
     capacity = 3
-    start = few(3, 9)
+    start = draw_int(3, 9)
     routings = [torch.tensor([0, 1] * 6), torch.arange(tokens) % n_expert, torch.full((12,), 3)]
     routings += [torch.randint(n_expert, (tokens,)), torch.tensor([0, 1, 2] * 4)]
     up, xs = experts(routings)
@@ -102,7 +102,7 @@ def graph_counted(answer: Callable) -> None:
     total = torch.full((), start, device="cuda")
 
     sample = xs[0].clone()
-    with callers_own("sample or x", sample, xs):
+    with unmodified("sample or x", sample, xs):
         function = returned_function(answer(lambda x: layer(x, capacity), total, sample))
         _counts(function, total, start, xs, layer, capacity)
 
@@ -118,7 +118,7 @@ def _counts(function, total, start, xs, layer, capacity):
     used = call_answer(function, list(xs))
     expected = [layer(x, capacity)[0] for x in xs]
     of_sample = [rows(y, keeps(route(xs[0]), n_expert, capacity)) for y in expected]
-    used.gives(expected, {FROZEN_ORDER: of_sample})
+    used.require(expected, {FROZEN_ORDER: of_sample})
     drops = [(~layer(x, capacity)[1]).sum().item() for x in xs]
     found, right = total.item(), start + sum(drops)
     faults = {
@@ -153,7 +153,7 @@ def graph_groups(answer: Callable) -> None:
     routings += [torch.tensor([3, 1, 3, 0, 3, 2, 0, 3]), torch.full((8,), 2)]
     up, xs = experts(routings)
     sample = xs[0].clone()
-    with callers_own("sample or x", sample, xs):
+    with unmodified("sample or x", sample, xs):
         _in_their_groups(call_answer(answer(route, up, sample), list(xs)), up, xs, routings)
 
 
@@ -178,7 +178,7 @@ def _in_their_groups(used, up, xs, routings):
     }
     for capacity in range(largest + 1, len(xs[0])):
         faults[fill_placeholders(FEW_ROWS, found=capacity)] = with_rows(capacity)
-    used.gives(expected, faults)
+    used.require(expected, faults)
 
 
 def _in_groups(up, x, expert, counts):
@@ -193,7 +193,7 @@ def graph_two_capacities(answer: Callable) -> None:
     fits, overflows = torch.arange(12) % 4, torch.tensor([0] * 7 + [1, 2, 3, 1, 2])
     up, xs = experts([fits, overflows, fits.flip(0), torch.full((12,), 2), fits])
     for sample in (routed(fits, up.shape[1]), routed(overflows, up.shape[1])):
-        with callers_own("sample or x", sample, xs):
+        with unmodified("sample or x", sample, xs):
             _two_capacities(answer, up, sample, xs)
 
 
@@ -215,7 +215,7 @@ def _two_capacities(answer, up, sample, xs):
         raise Wrong(OTHER_CAPACITIES.format(found=both[0], right=both[1]))
     expected = [results(up, x, route(x)) for x in xs]
     dropped = [plain(x, capacity)[0] for x in xs]
-    used.gives(expected, {DROPS: dropped})
+    used.require(expected, {DROPS: dropped})
     if (found := used.counts["graphs"]) != right:
         raise Wrong(
             f"{found} graph launches where {right} are asked.",

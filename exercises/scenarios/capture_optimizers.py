@@ -25,11 +25,11 @@ from exercises.answers.graph_use import (
 )
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong, fill_placeholders
-from exercises.scenarios.common import few, not_eager, replayed_for_each, several
+from exercises.scenarios.common import draw_int, require_replay, require_replays, unpack
 from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step, train_step
 from exercises.scenarios.repair_ten_scripts import counted
-from exercises.scenarios.rules import callers_own, detached, one_graph
-from exercises.scenarios.warm_ups import TRAINED, untrained
+from exercises.scenarios.rules import detached, one_graph, unmodified
+from exercises.scenarios.warm_ups import TRAINED, require_untrained
 
 FIRST_LOSS = (f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
 READS_MUCH = (
@@ -69,12 +69,12 @@ FIRST_COPY = (
 def train_on_plateau(answer: Callable) -> None:
     """A few epochs on one batch; the losses fall more and more slowly, so the rate falls too."""
     net, [batch] = perceptron(nn.Tanh()), draw_batches(1)
-    epochs, steps = 5, few(4, 7)
+    epochs, steps = 5, draw_int(4, 7)
     twin = copy.deepcopy(net)
     expected = _plateau(net, batch, epochs, steps, "epoch")
     with _metrics() as metrics, counted() as counts, watch_graphs() as seen:
         losses = answer(twin, *batch, epochs, steps)
-    replayed_for_each(seen, epochs * steps, "steps")
+    require_replays(seen, epochs * steps, "steps")
     one_graph(seen)
     losses = _flat(losses, epochs * steps)
     if not are_close(losses[0], expected[0]):
@@ -155,8 +155,8 @@ def train_in_half(answer: Callable) -> None:
     expected, scales, moved = _fp16_rows(net, batches, 0)
     _, early, _ = _fp16_rows(net, batches, 3)
     sample = copy_tensors(batches[0])
-    with untrained(net):
-        train, scaler = several(answer(net, *sample), "a function", "the scaler")
+    with require_untrained(net):
+        train, scaler = unpack(answer(net, *sample), "a function", "the scaler")
     found_scales, found_moved = [], []
 
     def step(*batch):
@@ -166,7 +166,7 @@ def train_in_half(answer: Callable) -> None:
         found_scales.append(scaler.get_scale())
         return loss
 
-    with callers_own("inputs or targets", sample, batches):
+    with unmodified("inputs or targets", sample, batches):
         used = call_answer(step, batches)
     in_float32, _, _ = _fp16_rows(start, batches[:6], 0, enabled=False)
     # on a GPU both may be close
@@ -177,7 +177,7 @@ def train_in_half(answer: Callable) -> None:
         SCALED: lambda: _fp16_rows(start, batches, 0, unscaled=False)[0],
         NOT_CLIPPED: lambda: _fp16_rows(start, batches, 0, limit=1e9)[0],
     }
-    used.gives(expected, symptoms)
+    used.require(expected, symptoms)
     detached(used.kept)
     used.replays(graphs=len(batches), operators=10**6)
 
@@ -252,16 +252,16 @@ class Loader(list):
 def train_prefetched(answer: Callable) -> None:
     """Two trainings on pinned batches, whose copies are to run during the replays."""
     for _ in range(2):
-        net, steps = perceptron(), few(5, 8)
+        net, steps = perceptron(), draw_int(5, 8)
         batches = draw_batches(steps)
         expected = losses_of(net, sgd, batches)
         pinned = [tuple(tensor.cpu().pin_memory() for tensor in batch) for batch in batches]
-        with callers_own("batches", pinned):
+        with unmodified("batches", pinned):
             with watch_graphs() as seen:
                 losses = answer(sgd_step(net), net, Loader(pinned, seen))
             beside = len(concurrent_replays()) // 2  # inputs and targets
             late = next(_unordered_copies(), None)
-            not_eager(seen)
+            require_replay(seen)
             one_graph(seen)
             if late:
                 raise Wrong(late)

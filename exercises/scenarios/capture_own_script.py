@@ -10,10 +10,10 @@ from torch import nn
 from exercises.answers.graph_use import call_answer, require_expected, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import Runs, not_eager, replayed_for_each, tensors_of
+from exercises.scenarios.common import Runs, as_tensors, require_replay, require_replays
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, train_step
-from exercises.scenarios.rules import callers_own, detached, one_graph
-from exercises.scenarios.warm_ups import TRAINED, on_side_stream
+from exercises.scenarios.rules import detached, one_graph, unmodified
+from exercises.scenarios.warm_ups import TRAINED, require_side_stream
 
 ONE_BATCH = (
     "From the fourth call on, the losses are those of a training on one batch.",
@@ -40,15 +40,15 @@ def graph_after_warm_up(answer: Callable) -> None:
     for held in batches[WARMUP - 1 : WARMUP + 1]:
         stale.append(losses_of(net, momentum, batches[:WARMUP] + [held] * 5))
     step = Runs(partial(train_step, net, momentum(net.parameters())))
-    with callers_own("the first batch", batches):
+    with unmodified("the first batch", batches):
         used = call_answer(answer(step), batches)
-        not_eager(used.seen)
+        require_replay(used.seen)
         one_graph(used.seen)
         if len(step.eager) != WARMUP:
             raise Wrong(f"The step ran eagerly {len(step.eager)} times, and {WARMUP} are asked.")
-        on_side_stream(step.eager)
-    used.gives(expected, [(ONE_BATCH, losses) for losses in stale])
-    replayed_for_each(used.seen, 5, "calls after the warm-up")
+        require_side_stream(step.eager)
+    used.require(expected, [(ONE_BATCH, losses) for losses in stale])
+    require_replays(used.seen, 5, "calls after the warm-up")
 
 
 def train_with_falling_rate(answer: Callable) -> None:
@@ -59,8 +59,8 @@ def train_with_falling_rate(answer: Callable) -> None:
     losses_at = partial(losses_of, untrained, adamw, batches)
     expected = losses_at(rates)
     with watch_graphs() as seen:
-        losses = tensors_of(answer(net, batches), len(batches))
-    not_eager(seen)
+        losses = as_tensors(answer(net, batches), len(batches))
+    require_replay(seen)
     one_graph(seen)
     frozen = losses_at([*rates[: WARMUP + 1], *[rates[WARMUP]] * 6])
     require_expected(losses, expected, [(FROZEN, frozen), (CONSTANT, losses_at(rates[:1] * 10))])
@@ -81,7 +81,7 @@ def resume(answer: Callable) -> None:
     initial = copy_tensors(fresh.state_dict())
     new = momentum(fresh.parameters())
     first = copy_tensors(batches[4])
-    with callers_own("batch", first):
+    with unmodified("batch", first):
         train = answer(fresh, new, partial(train_step, fresh, new), first, copy_tensors(checkpoint))
         if not are_close(fresh.state_dict(), checkpoint["net"]):
             unloaded = are_close(fresh.state_dict(), initial)
@@ -89,11 +89,11 @@ def resume(answer: Callable) -> None:
                 "The network has not got the weights of the checkpoint." if unloaded else TRAINED
             )
         used = call_answer(train, batches[4:])
-        not_eager(used.seen)
+        require_replay(used.seen)
         one_graph(used.seen)
     if are_close(used.given[:1], expected[:1]) and not are_close(used.given, expected):
         raise Wrong(
             "The first loss is right, the next ones are not.",
             "The momentum of the checkpoint has no effect, or is no longer that of the checkpoint.",
         )
-    used.gives(expected)
+    used.require(expected)

@@ -18,17 +18,17 @@ from exercises.answers.graph_use import (
 from exercises.answers.launches import count_launches
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import replayed_for_each, several, tensors_of
+from exercises.scenarios.common import as_tensors, require_replays, unpack
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, sgd, train_step
-from exercises.scenarios.rules import callers_own, detached, one_graph
+from exercises.scenarios.rules import detached, one_graph, unmodified
 from exercises.scenarios.warm_ups import (
     ANEW,
     TRAINED,
-    momentum_empty,
-    nothing_drawn,
-    on_side_stream,
-    passes,
-    untrained,
+    count_passes,
+    require_no_draws,
+    require_no_momentum,
+    require_side_stream,
+    require_untrained,
 )
 from helpers.capture import unchanged
 
@@ -43,12 +43,12 @@ def train_epoch(answer: Callable) -> None:
     expected = losses_of(net, momentum, batches)
     of_the_first = losses_of(net, momentum, batches[:1] * 5)
     before, initial = copy_tensors(batches), copy.deepcopy(net)
-    with callers_own("the first batch", batches):
+    with unmodified("the first batch", batches):
         with watch_graphs() as seen:
             losses = answer(net, momentum(net.parameters()), batches)
-        replayed_for_each(seen, 5)
+        require_replays(seen, 5)
         one_graph(seen)
-        losses = tensors_of(losses, 5)
+        losses = as_tensors(losses, 5)
         match_symptoms(losses, [(EVERY_TIME_THE_FIRST, of_the_first)])
         require_distinct_results(losses)
         warmed = partial(losses_of, initial, momentum)
@@ -62,9 +62,9 @@ def log_and_capture(answer: Callable) -> None:
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
     expected = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
-    with callers_own(CALLERS, batches):
-        with untrained(net):
-            loss, train = several(answer(net, optimizer, *batches[0]), "the loss", "a function")
+    with unmodified(CALLERS, batches):
+        with require_untrained(net):
+            loss, train = unpack(answer(net, optimizer, *batches[0]), "the loss", "a function")
         if torch.is_tensor(loss) and loss.requires_grad:
             raise Wrong(
                 "The loss before training requires a gradient: it keeps its autograd graph alive, "
@@ -72,7 +72,7 @@ def log_and_capture(answer: Callable) -> None:
                 "Detach it.",
             )
         used = call_answer(train, batches)
-        used.gives(expected)
+        used.require(expected)
         used.replays(graphs=5, operators=15)
         if not are_close([torch.as_tensor(loss)], expected[:1]):
             raise Wrong("The loss before training is not the eager one, or a replay wrote over it.")
@@ -89,13 +89,13 @@ def continue_with_graph(answer: Callable) -> None:
         step(*batch)
     with unchanged(net, optimizer):
         expected = [step(*batch) for batch in batches[3:]]
-    with callers_own(CALLERS, batches):
-        _, recorded = passes(net)
-        with nothing_drawn(), _restored(net, optimizer):
+    with unmodified(CALLERS, batches):
+        _, recorded = count_passes(net)
+        with require_no_draws(), _restored(net, optimizer):
             train = answer(net, optimizer, step, *batches[3])
-        on_side_stream(recorded.eager)
+        require_side_stream(recorded.eager)
         used = call_answer(train, batches[3:])
-        used.gives(expected)
+        used.require(expected)
         used.replays(graphs=5, operators=15)
     detached(used.kept)
 
@@ -145,21 +145,21 @@ def capture_training(answer: Callable) -> None:
     forgetful = losses_of(net, _clipped(sgd), batches)
     unclipped = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
-    with callers_own(CALLERS, batches):
-        _, recorded = passes(net)
-        with nothing_drawn(), untrained(net):
+    with unmodified(CALLERS, batches):
+        _, recorded = count_passes(net)
+        with require_no_draws(), require_untrained(net):
             with count_launches() as building:
                 train = answer(net, optimizer, *batches[0])
-            on_side_stream(recorded.eager)
+            require_side_stream(recorded.eager)
         if building["operators"] > 10:
-            momentum_empty(optimizer)
+            require_no_momentum(optimizer)
         used = call_answer(train, batches)
         if not optimizer.state:
             raise Wrong(
                 "The optimizer has lost the state that the graph works on: "
                 "set it to zero in place instead."
             )
-        used.gives(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
+        used.require(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
         used.replays(graphs=5, operators=15)
     if _distance(net.state_dict(), trained) > 1e-2 * _distance(before, trained):
         raise Wrong(

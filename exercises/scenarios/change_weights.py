@@ -20,8 +20,8 @@ from exercises.answers.graph_use import (
 )
 from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong, fill_placeholders
-from exercises.scenarios.common import few, functions, not_eager
-from exercises.scenarios.rules import callers_own, freed_right_after, one_graph
+from exercises.scenarios.common import as_functions, draw_int, require_replay
+from exercises.scenarios.rules import one_graph, reuse_freed, unmodified
 
 HALF_WRITTEN = (
     "A replay computed with a part of the new weights.",
@@ -83,11 +83,11 @@ def without_capture(change: Callable, *arguments: Any) -> None:
 
 def as_eager(used: AnswerCalls, expected: list, symptoms: Iterable[tuple[str, list]]) -> None:
     """Raises Wrong unless each call was one replay and gave what eager gives."""
-    used.gives(expected, symptoms)
+    used.require(expected, symptoms)
     used.replays(graphs=len(expected), operators=3 * len(expected))
 
 
-def still(kept: list, expected: list) -> None:
+def require_kept(kept: list, expected: list) -> None:
     """Raises Wrong unless results of earlier calls are as they were."""
     if not are_close(kept, expected):
         raise Wrong("A later replay wrote over a result: clone it.")
@@ -98,15 +98,15 @@ def adapter_server(answer: Callable) -> None:
     n_in, n_out = 5, 6
     layer = nn.Linear(n_in, n_out, bias=False, device="cuda").requires_grad_(False)
     base = layer.weight.clone()
-    batches = list(torch.randn(2, few(), n_in, device="cuda"))
+    batches = list(torch.randn(2, draw_int(), n_in, device="cuda"))
     adapters = []
     for _ in range(3):
         A = torch.randn(2, n_in, device="cuda")
         adapters.append((A, 10 * torch.randn(n_out, 2, device="cuda")))
     sample = batches[0].clone()
-    with callers_own("sample", sample):
+    with unmodified("sample", sample):
         returned = answer(layer, sample)
-        _merges(functions(returned, "predict", "merge", "unmerge"), base, batches, adapters)
+        _merges(as_functions(returned, "predict", "merge", "unmerge"), base, batches, adapters)
 
 
 def _merges(returned, base, batches, adapters):
@@ -133,21 +133,21 @@ def _merges(returned, base, batches, adapters):
         differing = sum(int((a != b).sum()) for a, b in zip(after, before, strict=True))
         if differing:
             raise Wrong(fill_placeholders(ROUNDED, differing, sum(one.numel() for one in before)))
-    still(before, outputs())
+    require_kept(before, outputs())
 
 
 def adapter_rows(answer: Callable) -> None:
     """Nothing loaded; two of three slots loaded; one of these loaded again."""
     n_in, n_out = 4, 5
     rank, n_slots = 2, 3
-    rows = few(4, 8)
+    rows = draw_int(4, 8)
     weight = torch.randn(n_out, n_in, device="cuda")
     batches = list(torch.randn(6, rows, n_in, device="cuda"))
     slots = [torch.arange(rows, device="cuda").roll(number) % n_slots for number in range(6)]
     sample = batches[0].clone()
-    with callers_own("sample, inputs or slots", sample, batches, slots), watch_graphs() as built:
+    with unmodified("sample, inputs or slots", sample, batches, slots), watch_graphs() as built:
         returned = answer(weight, n_slots, rank, sample)
-        _rows(functions(returned, "predict", "load"), weight, batches, slots, rank)
+        _rows(as_functions(returned, "predict", "load"), weight, batches, slots, rank)
     one_graph(built)
 
 
@@ -185,7 +185,7 @@ def _rows(returned, weight, batches, slots, rank):
         as_eager(used, right, [*symptoms, (SAME_FOR_ALL, outputs(deltas[number], some, same))])
         kept += used.kept
         expected += right
-    still(kept, expected)
+    require_kept(kept, expected)
 
 
 @contextmanager
@@ -225,11 +225,11 @@ def in_turns(
                     raise Wrong("The copies do not run on stream.", "Keep them there.")
                 shapes = [weight.shape for weight in weights]
                 del weights
-                kept = freed_right_after(shapes)
+                kept = reuse_freed(shapes)
             results.append(predict(batch))
     torch.cuda.synchronize()
     del kept
-    not_eager(seen)
+    require_replay(seen)
     return results
 
 
@@ -240,7 +240,7 @@ def published(answer: Callable) -> None:
     versions = [[weight.clone() for weight in net.parameters()]]
     for _ in range(2):
         versions.append([torch.randn_like(weight) for weight in versions[0]])
-    batches = list(torch.randn(3, few(), 4, device="cuda"))
+    batches = list(torch.randn(3, draw_int(), 4, device="cuda"))
 
     versions.append([torch.full_like(weight, 7.0) for weight in versions[0]])  # of freed memory
 
@@ -250,8 +250,8 @@ def published(answer: Callable) -> None:
 
     stream = torch.cuda.Stream()
     sample = batches[0].clone()
-    with callers_own("sample", sample):
-        predict, publish = functions(answer(net, sample, stream), "predict", "publish")
+    with unmodified("sample", sample):
+        predict, publish = as_functions(answer(net, sample, stream), "predict", "publish")
         torch.cuda.synchronize()
         results = in_turns(predict, publish, versions, batches, stream)
         _of_their_versions(results, batches, output)

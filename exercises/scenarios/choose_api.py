@@ -10,10 +10,10 @@ from torch import nn
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import few
+from exercises.scenarios.common import draw_int
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
-from exercises.scenarios.rules import callers_own, detached, from_one_graph
-from exercises.scenarios.warm_ups import momentum_empty, nothing_drawn, untrained
+from exercises.scenarios.rules import detached, from_one_graph, unmodified
+from exercises.scenarios.warm_ups import require_no_draws, require_no_momentum, require_untrained
 
 NEVER_MOVES = (
     "The weights never move.",
@@ -40,13 +40,13 @@ def train_as_advised(answer: Callable) -> None:
         optimizer = momentum(own.parameters())
         given = copy_tensors(batches[0])
         stepped: list[bool] = []  # a True for each call of optimizer.step() outside of a graph
-        with callers_own("inputs or targets", given, batches):
-            with nothing_drawn(), untrained(own):
+        with unmodified("inputs or targets", given, batches):
+            with require_no_draws(), require_untrained(own):
                 train = from_one_graph(answer, own, optimizer, *given, dict(found))
-            momentum_empty(optimizer)
+            require_no_momentum(optimizer)
             optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
             used = call_answer(train, batches)
-        used.gives(expected, symptoms)
+        used.require(expected, symptoms)
         detached(used.kept)
         _as_advised(used, bool(stepped), found, graph, whole)
 
@@ -73,7 +73,7 @@ def graph_around_read(answer: Callable) -> None:
     first = nn.Sequential(nn.Linear(4, 8, bias=False), nn.Tanh()).cuda()
     left = nn.Linear(8, 2).cuda()
     right = nn.Sequential(nn.Linear(8, 3), nn.Tanh(), nn.Linear(3, 2)).cuda()
-    rows = few()
+    rows = draw_int()
     drawn = [torch.randn(rows, 4, device="cuda") for _ in range(2)]
     inputs = [sign * one for one in drawn for sign in (1, -1)]
 
@@ -88,7 +88,7 @@ def graph_around_read(answer: Callable) -> None:
 
     sample = drawn[1].clone()
     expected = outputs()
-    with callers_own("inputs", sample, inputs):
+    with unmodified("inputs", sample, inputs):
         used = call_answer(answer(first, left, right, sample), inputs)
     _read_between(used, expected, outputs, drawn[1])
 
@@ -104,7 +104,7 @@ def _read_between(used, expected, outputs, sample):
         "left and right read the hidden values of the sample: capture them on the output of the "
         "first graph, or copy each new one in."
     )
-    used.gives(
+    used.require(
         expected,
         {
             EVERY_TIME_THE_FIRST: partial(outputs, lambda _: sample, branch_of=lambda _: sample),

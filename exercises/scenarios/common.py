@@ -24,7 +24,7 @@ WRITTEN_WHILE_READ = (
 )
 
 
-def not_eager(seen: GraphUse) -> None:
+def require_replay(seen: GraphUse) -> None:
     """Raises Wrong if nothing was replayed."""
     if not seen.replayed:
         raise Wrong(EAGER)
@@ -53,13 +53,13 @@ class Runs:
         (self.captured if capturing else self.eager).append(torch.cuda.current_stream())
 
 
-def in_one_pool(seen: GraphUse) -> None:
+def one_pool(seen: GraphUse) -> None:
     """Raises Wrong if captured graphs have different memory pools."""
     if len(seen.pools) > 1:
         raise Wrong(POOLS)
 
 
-def smallest_that_holds(replayed: list, sizes: list[int], counts: list[int]) -> None:
+def smallest_fitting(replayed: list, sizes: list[int], counts: list[int]) -> None:
     """Raises Wrong unless each size has a graph of its own, and each request of so many rows
     replayed the smallest that holds it.
     """
@@ -71,7 +71,7 @@ def smallest_that_holds(replayed: list, sizes: list[int], counts: list[int]) -> 
         )
 
 
-def tensors_of(given: Any, count: int, what: str = "losses") -> list:
+def as_tensors(given: Any, count: int, what: str = "losses") -> list:
     """What an answer returned, if it is a list of so many tensors, or one tensor of so many
     numbers.
     """
@@ -83,34 +83,34 @@ def tensors_of(given: Any, count: int, what: str = "losses") -> list:
     return list(given)
 
 
-def whole_tokens(tokens: Iterable) -> None:
+def require_integers(tokens: Iterable) -> None:
     """Raises Wrong if tokens are floats, which an embedding refuses."""
     if any(one.is_floating_point() for one in tokens):
         raise Wrong("The tokens are floats, which an embedding refuses.", "Return integers.")
 
 
-def several(given: Any, *names: str) -> tuple:
+def unpack(given: Any, *names: str) -> tuple:
     """What an answer returned, if it is as many values as there are names."""
     if not isinstance(given, tuple | list) or len(given) != len(names):
         raise Wrong(f"Return {len(names)} values: {', '.join(names)}.")
     return tuple(given)
 
 
-def functions(given: Any, *names: str) -> tuple:
+def as_functions(given: Any, *names: str) -> tuple:
     """What an answer returned, if it is as many functions as there are names."""
-    if not all(map(callable, several(given, *names))):
+    if not all(map(callable, unpack(given, *names))):
         raise Wrong(f"Return {len(names)} functions: {', '.join(names)}.")
     return tuple(given)
 
 
-def replayed_for_each(seen: GraphUse, count: int, what: str = "batches") -> None:
+def require_replays(seen: GraphUse, count: int, what: str = "batches") -> None:
     """Raises Wrong unless graphs were replayed as often as there are batches."""
-    not_eager(seen)
+    require_replay(seen)
     if len(seen.replayed) != count:
         raise Wrong(f"{len(seen.replayed)} replays for {count} {what}: each needs one.")
 
 
-def few(low: int = 2, high: int = 7) -> int:
+def draw_int(low: int = 2, high: int = 7) -> int:
     """A number that the seed of the run chooses."""
     return int(torch.randint(low, high, ()))
 

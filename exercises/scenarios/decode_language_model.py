@@ -20,7 +20,7 @@ from exercises.answers.graph_use import (
 )
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import WRITTEN_OVER, Wrong
-from exercises.scenarios.common import few, not_eager, several
+from exercises.scenarios.common import draw_int, require_replay, unpack
 from exercises.scenarios.rules import from_one_graph, one_graph
 
 SIZES = Config(
@@ -143,7 +143,7 @@ def make_responder(answer: Callable) -> None:
     model = Decoder(SIZES, "cuda").requires_grad_(False)
     requests = [
         (torch.randint(SIZES.vocab_size, (1, length), device="cuda"), count)
-        for length, count in ((few(6, 9), 4), (few(2, 5), 3), (few(9, 12), 3))
+        for length, count in ((draw_int(6, 9), 4), (draw_int(2, 5), 3), (draw_int(9, 12), 3))
     ]
     expected = _answers(model, requests)
     used = call_answer(from_one_graph(answer, model, SIZES), requests)
@@ -151,7 +151,7 @@ def make_responder(answer: Callable) -> None:
         if all(bool((made == made[:, -1:]).all()) for made in used.given):
             raise Wrong(LAST)
         match_symptoms(used.given, _response_faults(partial(_answers, model, requests)))
-    used.gives(expected)
+    used.require(expected)
     asked = sum(count - 1 for _, count in requests)
     used.replays(graphs=max(asked, used.counts["graphs"]), operators=10**6)
 
@@ -168,7 +168,7 @@ def _response_faults(answers: Callable) -> Iterator[tuple[tuple[str, str], list]
 def graph_rows(answer: Callable) -> None:
     """Three prompts of different lengths as rows of one batch."""
     model = Decoder(SIZES, "cuda").requires_grad_(False)
-    lengths = [few(6, 9), few(2, 5), few(10, 13)]
+    lengths = [draw_int(6, 9), draw_int(2, 5), draw_int(10, 13)]
     prompts = [torch.randint(SIZES.vocab_size, (1, length), device="cuda") for length in lengths]
     calls = 4
     cache = new_kv_cache(SIZES, len(prompts), "cuda", torch.float32)
@@ -180,7 +180,7 @@ def graph_rows(answer: Callable) -> None:
     state = (first, torch.tensor(lengths, device="cuda")[:, None], cache)
     expected = decoded(model, state, calls)
     both = from_one_graph(answer, model, SIZES, copy_tensors(prompts))
-    first_tokens, following = several(both, "the first tokens", "a function")
+    first_tokens, following = unpack(both, "the first tokens", "a function")
     given = copy_tensors(first_tokens)
     used = call_answer(_without_wait(following), [()] * calls)
     if not are_close(given, first):
@@ -197,7 +197,7 @@ def graph_rows(answer: Callable) -> None:
         not_fed = decoded(model, state, calls, feeds=False)
         frozen = decoded(model, state, calls, moves=False)
         match_symptoms(used.given, [(NOT_FED, not_fed), (FROZEN, frozen)])
-    used.gives(expected)
+    used.require(expected)
     if not are_close(first_tokens, first):
         raise Wrong(WRITTEN_OVER)
     used.replays(graphs=calls, operators=calls)
@@ -226,7 +226,7 @@ def generate(answer: Callable) -> None:
         one_graph(seen)
         if not isinstance(given, list | tuple) or not all(isinstance(one, int) for one in given):
             raise Wrong("A list of whole numbers is asked: .tolist() makes one.")
-        not_eager(seen)
+        require_replay(seen)
         _judge_tokens(list(given), int(state[0]), tokens, count, every)
         needed = -(-count // every)
         if len(seen.replayed) != needed:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from exercises.answers.tensors import copy_tensors
-from exercises.scenarios.common import few
+from exercises.scenarios.common import draw_int
 from helpers.capture import unchanged
 
 
@@ -21,7 +21,7 @@ def draw_batches(count: int) -> list:
     """Pairs of inputs (rows, 4) and targets (rows, 2) on the GPU; the seed of the run chooses the
     rows.
     """
-    rows = few()
+    rows = draw_int()
     return [
         (torch.randn(rows, 4, device="cuda"), torch.randn(rows, 2, device="cuda"))
         for _ in range(count)

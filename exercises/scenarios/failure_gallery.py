@@ -8,9 +8,9 @@ from torch import nn
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import few
+from exercises.scenarios.common import draw_int
 from exercises.scenarios.eager import perceptron
-from exercises.scenarios.rules import callers_own, detached, from_one_graph
+from exercises.scenarios.rules import detached, from_one_graph, unmodified
 
 ALL_ROWS = "Rows with a negative sum have a score other than 0."
 STANDS_STILL = (
@@ -22,14 +22,14 @@ STANDS_STILL = (
 def capture_scores(answer: Callable) -> None:
     """Batches of the same number of rows; about half of their rows have a negative sum."""
     model = perceptron(nn.Tanh())
-    rows = few(4, 9)
+    rows = draw_int(4, 9)
     batches = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     with torch.no_grad():
         outputs = [model(batch) for batch in batches]
     counts = [(batch.sum(1, keepdim=True) >= 0) for batch in batches]
     expected = [torch.where(count, 2 * y, 0) for count, y in zip(counts, outputs, strict=True)]
     sample = batches[0].clone()
-    with callers_own("sample or x", sample, batches):
+    with unmodified("sample or x", sample, batches):
         used = call_answer(from_one_graph(answer, model, sample), batches)
     for number, (yours, right) in enumerate(zip(used.given, expected, strict=True), 1):
         shape = getattr(yours, "shape", None)
@@ -39,14 +39,14 @@ def capture_scores(answer: Callable) -> None:
                 f"Result {number} has the shape {said}, expected {tuple(right.shape)}.",
                 "Keep every row, and give those with a negative sum a score of 0.",
             )
-    used.gives(expected, {ALL_ROWS: [2 * y for y in outputs]})
+    used.require(expected, {ALL_ROWS: [2 * y for y in outputs]})
     detached(used.kept)
     used.replays(graphs=len(batches), operators=4 * len(batches))
 
 
 def capture_average(answer: Callable) -> None:
     """Calls that tell apart what is frozen: the same one twice, then a momentum of 0."""
-    length = few()
+    length = draw_int()
     x, other, last = (torch.randn(length, device="cuda") for _ in range(3))
     calls = [(x, 0.5), (x, 0.5), (other, 0.0), (other, 0.25), (last, 0.75)]
     average = torch.zeros(length, device="cuda")
@@ -55,7 +55,7 @@ def capture_average(answer: Callable) -> None:
         average = average + momentum * (value - average)
         expected.append(average)
     sample = torch.randn(length, device="cuda")
-    with callers_own("sample or x", sample, calls):
+    with unmodified("sample or x", sample, calls):
         used = call_answer(from_one_graph(answer, sample), calls)
     first, second, third = used.given[:3]
     if not are_close(used.given, expected):
@@ -72,5 +72,5 @@ def capture_average(answer: Callable) -> None:
                 "The average does not begin at 0.",
                 "The warm-up ran the step and moved it: set it back after the capture.",
             )
-    used.gives(expected)
+    used.require(expected)
     used.replays(graphs=len(calls), operators=4 * len(calls))

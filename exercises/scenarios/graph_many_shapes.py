@@ -14,11 +14,11 @@ from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong, fill_placeholders
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
-    few,
-    in_one_pool,
-    replayed_for_each,
-    smallest_that_holds,
-    tensors_of,
+    as_tensors,
+    draw_int,
+    one_pool,
+    require_replays,
+    smallest_fitting,
 )
 from helpers.capture import capture_step
 
@@ -59,8 +59,8 @@ def _filled_behind(values, lengths):
 
 def standardize(answer: Callable) -> None:
     """Rows with finite and other numbers behind the valid ones; the answer is captured."""
-    size, columns = 6, few(2, 5)
-    lengths = [3, 2, size, few(2, 5), 4, 2]
+    size, columns = 6, draw_int(2, 5)
+    lengths = [3, 2, size, draw_int(2, 5), 4, 2]
     x = torch.randn(len(lengths), size, columns, device="cuda") + 3
     requests = _filled_behind(x, lengths)
     replay = _captured(answer, requests[0])
@@ -130,7 +130,7 @@ def _captured(answer, request):
 def pad_to_buckets(answer: Callable) -> None:
     """Sums over requests of 1 to 8 rows, by graphs of 2, 4 and 8 rows; zero rows add nothing."""
     sizes, layer = [2, 4, 8], nn.Linear(3, 5, bias=False).cuda().requires_grad_(False)
-    lengths = [8, 4, 3, 1, 5, 2, 1, few(1, 9)]
+    lengths = [8, 4, 3, 1, 5, 2, 1, draw_int(1, 9)]
     requests = [torch.randn(length, 3, device="cuda") for length in lengths]
 
     inputs: list[tuple[int, int]] = []  # rows and address of each captured input
@@ -150,9 +150,9 @@ def pad_to_buckets(answer: Callable) -> None:
         function = answer(total, sizes, 3)
     used = call_answer(function, requests)
     behind = "Rows of an earlier request are left behind a shorter one: fill them with zeros."
-    used.gives(expected, {behind: stale})
+    used.require(expected, {behind: stale})
     used.replays(graphs=len(requests), operators=6 * len(requests))
-    smallest_that_holds(used.seen.replayed, sizes, lengths)
+    smallest_fitting(used.seen.replayed, sizes, lengths)
     _share_memory(inputs, built)
 
 
@@ -163,7 +163,7 @@ def _share_memory(inputs, built):
             "Each graph has its own static input: let all of them read the first rows of one, of "
             "the largest size."
         )
-    in_one_pool(built)
+    one_pool(built)
     if [rows for rows, _ in inputs] != sorted((rows for rows, _ in inputs), reverse=True):
         raise Wrong(
             "A smaller graph is captured before a larger one, which then cannot fit into its "
@@ -173,7 +173,7 @@ def _share_memory(inputs, built):
 
 def read_results(answer: Callable) -> None:
     """Requests whose results are read on the CPU while the next replay runs."""
-    columns, count = few(2, 5), few(4, 8)
+    columns, count = draw_int(2, 5), draw_int(4, 8)
     layer = nn.Linear(3, columns, bias=False).cuda().requires_grad_(False)
     requests = [torch.randn(3, device="cuda") for _ in range(count)]
     expected = [layer(request).cpu() for request in requests]
@@ -189,7 +189,7 @@ def read_results(answer: Callable) -> None:
 
     with watch_graphs() as seen:
         results = answer(serve, requests, columns)
-    replayed_for_each(seen, count, "requests")
+    require_replays(seen, count, "requests")
     _arrived(results, expected)
     if raced:
         raise Wrong(WRITTEN_WHILE_READ)
@@ -204,7 +204,7 @@ def read_results(answer: Callable) -> None:
 def _arrived(results, expected):
     """Raises Wrong unless the results are the expected tensors, on the CPU and each its own."""
     count = len(expected)
-    results = tensors_of(results, count, "results")
+    results = as_tensors(results, count, "results")
     if any(result.is_cuda for result in results):
         raise Wrong("The results are to be tensors on the CPU.")
     if len({result.data_ptr() for result in results}) < count:

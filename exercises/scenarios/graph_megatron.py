@@ -10,9 +10,9 @@ from torch import nn
 from exercises.answers.graph_use import AnswerCalls, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, are_equal, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, fill_placeholders
-from exercises.scenarios.common import few, functions
+from exercises.scenarios.common import as_functions, draw_int
 from exercises.scenarios.eager import gradients, perceptron
-from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.rules import detached, unmodified
 from helpers.capture import unchanged
 
 EVAL = "Training has no dropout: capture it in training mode."
@@ -51,7 +51,7 @@ class Mask(nn.Module):
 
 def masked() -> tuple[nn.Module, torch.Generator]:
     """A network with such a dropout and gradients of zero, and its generator."""
-    generator = torch.Generator("cuda").manual_seed(few(1, 1000))
+    generator = torch.Generator("cuda").manual_seed(draw_int(1, 1000))
     net = perceptron(Mask(generator))
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -94,7 +94,7 @@ def in_graphs(answer: Callable) -> None:
     """Two networks, each with an iteration that zeroes its own gradients, used in turns; then the
     same with batches of two numbers of rows.
     """
-    nets, rows = [perceptron(), perceptron()], few()
+    nets, rows = [perceptron(), perceptron()], draw_int()
     batches = list(torch.randn(8, rows, 4, device="cuda"))
     longer = list(torch.randn(8, rows + 2, 4, device="cuda"))
     for net in nets:
@@ -106,14 +106,15 @@ def in_graphs(answer: Callable) -> None:
     sums = [copy_tensors(gradients(net)) for net in nets]
     first = [iterates[0](inputs).clone() for _, inputs in requests]
     frozen = [iterates[number](batches[2 * number]).clone() for number, _ in requests]
-    with callers_own("batch", batches, longer), watch_graphs() as built:
-        calls = functions(answer(list(iterates)), "one for the first network", "one for the second")
+    with unmodified("batch", batches, longer), watch_graphs() as built:
+        graphed = answer(list(iterates))
+        calls = as_functions(graphed, "one for the first network", "one for the second")
         for number, inputs in enumerate(batches[:4]):
             calls[number // 2](inputs)
         used = call_answer(
             lambda number, inputs: calls[number](inputs), requests, what="A function"
         )
-        used.gives(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
+        used.require(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
         if not are_close([gradients(net) for net in nets], sums):
             raise Wrong("The gradients are not the eager ones.")
         used.replays(graphs=len(requests), operators=3 * len(requests))
@@ -129,7 +130,7 @@ def _of_two_sizes(calls, iterates, longer, mixed):
     expected = [iterates[number](inputs).clone() for number, inputs in requests]
     warmed_up(calls, longer)
     used = call_answer(lambda number, inputs: calls[number](inputs), requests, what="A function")
-    used.gives(expected)
+    used.require(expected)
     if used.seen.captured or not used.seen.replayed:
         raise Wrong(
             "It starts again when a number of rows comes back.",
@@ -214,7 +215,7 @@ def forwards(net: nn.Module, capture: Callable) -> tuple:
 def train_and_validate(answer: Callable) -> None:
     """The same network, trained and validated in turns."""
     net, generator = masked()
-    inputs, start = list(torch.randn(4, few(), 4, device="cuda")), generator.get_state()
+    inputs, start = list(torch.randn(4, draw_int(), 4, device="cuda")), generator.get_state()
 
     def eagerly(train, validate):
         with unchanged(net, generators=[generator]):
@@ -226,15 +227,15 @@ def train_and_validate(answer: Callable) -> None:
     frozen = copy.deepcopy(net).eval()
     stale = eagerly(in_modes(net, True, False)[0], lambda batch: loss_of(frozen, batch).detach())
     sample = inputs[0].clone()
-    with callers_own("inputs", sample, inputs):
+    with unmodified("inputs", sample, inputs):
         pair, seen = forwards(net, lambda: answer(net, generator, sample))
-        train, validate = functions(pair, "train", "validate")
+        train, validate = as_functions(pair, "train", "validate")
         if not torch.equal(generator.get_state(), start):
             raise Wrong("The warm-up drew from the generator: put its state back.")
         if not net.training:
             raise Wrong("The network stays in eval mode: call net.train() after the capture.")
         used = in_turns(net, inputs, train, validate)
-    used.gives(expected, {DROPOUT: with_dropout, EVAL: without, STALE_WEIGHTS: stale})
+    used.require(expected, {DROPOUT: with_dropout, EVAL: without, STALE_WEIGHTS: stale})
     if (False, True) in seen:
         raise Wrong(
             "Validation is captured with gradients on, so its graph keeps what a backward pass "

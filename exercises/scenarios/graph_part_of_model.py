@@ -12,9 +12,9 @@ from torch.utils._pytree import tree_leaves
 from exercises.answers.graph_use import call_answer, match_symptoms, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EAGER, EVERY_TIME_THE_FIRST, Wrong, returned_function
-from exercises.scenarios.common import NO_WARM_UP, Runs, few
+from exercises.scenarios.common import NO_WARM_UP, Runs, draw_int
 from exercises.scenarios.eager import accumulated_gradients, draw_batches
-from exercises.scenarios.rules import callers_own
+from exercises.scenarios.rules import unmodified
 from exercises.scenarios.warm_ups import Net
 
 NO_GRADIENT = (
@@ -89,7 +89,7 @@ def _pass_by_pass(answer, net, check=lambda *_: None, differs=OTHER_SHAPE):
     """
     twin, batches = copy.deepcopy(net), draw_batches(4)
     sample = batches[0][0].clone()
-    with callers_own("inputs", sample):
+    with unmodified("inputs", sample):
         net, captured = _graphed(answer, net, sample)
         warmed_up = Net.runs > 0
         if not all(module.training for module in net.modules()):
@@ -134,13 +134,13 @@ class Round:
 
 def make_solver(answer: Callable) -> None:
     """Four inputs of different sizes, so that they need different numbers of rounds."""
-    one_round, rows = Round(), few()
+    one_round, rows = Round(), draw_int()
     inputs = [size * torch.randn(rows, 4, device="cuda") for size in (0.1, 10.0, 1.0, 0.1)]
     expected = [torch.zeros_like(x) for x in inputs]
     rounds = [one_round.solve(z, x) for z, x in zip(expected, inputs, strict=True)]
     noted = Runs(one_round)
     sample = inputs[0].clone()
-    with callers_own("x", sample):
+    with unmodified("x", sample):
         with watch_graphs() as seen:
             solver = answer(noted, sample)
         with _counted(solver) as (counted, replayed_in):
@@ -157,7 +157,7 @@ def make_solver(answer: Callable) -> None:
         if replayed_in != rounds:
             _other_rounds(used, inputs, expected, rounds, replayed_in, one_round)
     used.replays(graphs=sum(rounds), operators=8 * len(inputs) + 4 * sum(rounds))
-    used.gives(expected)
+    used.require(expected)
 
 
 @contextmanager

@@ -21,10 +21,10 @@ from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import few
+from exercises.scenarios.common import draw_int
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
-from exercises.scenarios.rules import callers_own, detached, from_one_graph
-from exercises.scenarios.warm_ups import momentum_empty, untrained
+from exercises.scenarios.rules import detached, from_one_graph, unmodified
+from exercises.scenarios.warm_ups import require_no_momentum, require_untrained
 
 OWN_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that capture by themselves
 MODE = ("No call gets a graph.", 'Keep mode="reduce-overhead".')
@@ -155,10 +155,10 @@ def compiling() -> Iterator[Compilation]:
 
 def make_scaled(answer: Callable) -> None:
     """Four calls of a scaled product, which are counted."""
-    size = few()
+    size = draw_int()
     scale = torch.rand(size) + 0.5
     on_gpu = scale.to("cuda")
-    before = few()  # calls that were counted by somebody else
+    before = draw_int()  # calls that were counted by somebody else
     calls = torch.full((), float(before), device="cuda")
     copies = 0
     with compiling() as notes:
@@ -211,11 +211,11 @@ def graph_compiled(answer: Callable) -> None:
     expected = losses_of(net, momentum, batches)
     first_again = losses_of(net, momentum, batches[:1] * 5)
     given, optimizer = copy_tensors(batches[0]), momentum(net.parameters())
-    with callers_own("inputs or targets", given, batches):
+    with unmodified("inputs or targets", given, batches):
         with compiling() as notes:
-            with untrained(net):
+            with require_untrained(net):
                 train = from_one_graph(answer, net, optimizer, *given)
-            momentum_empty(optimizer)
+            require_no_momentum(optimizer)
             used = call_answer(train, batches)
         used.replays(graphs=5, operators=15)
         if not notes.captured:
@@ -223,5 +223,5 @@ def graph_compiled(answer: Callable) -> None:
                 "The graph holds eager kernels: nothing that torch.compile "
                 "returned was called in the capture."
             )
-        used.gives(expected, {EVERY_TIME_THE_FIRST: first_again})
+        used.require(expected, {EVERY_TIME_THE_FIRST: first_again})
         detached(used.kept)

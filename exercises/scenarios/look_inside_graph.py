@@ -12,10 +12,10 @@ from cpu_graph import on_stand_in
 from cpu_graph.log import operator_of
 from exercises.answers.graph_use import call_answer, watch_graphs
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import Runs, few, tensors_of
+from exercises.scenarios.common import Runs, as_tensors, draw_int
 from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd
-from exercises.scenarios.rules import at_the_same_time, callers_own, detached, one_graph
-from exercises.scenarios.warm_ups import untrained
+from exercises.scenarios.rules import concurrent_branches, detached, one_graph, unmodified
+from exercises.scenarios.warm_ups import require_untrained
 from helpers.capture import capture_step
 from helpers.model import training_step
 
@@ -35,13 +35,13 @@ def graphed_training(answer: Callable) -> None:
     batches = draw_batches(5)
     expected = losses_of(net, sgd, batches)
     untouched = copy.deepcopy(net)
-    with callers_own("inputs or targets", batches):
-        with untrained(net), watch_graphs() as built:
+    with unmodified("inputs or targets", batches):
+        with require_untrained(net), watch_graphs() as built:
             train = answer(net, sgd(net.parameters()), *batches[0])
         used = call_answer(train, batches)
     used.replays(graphs=5, operators=15)
     first = partial(losses_of, untouched, sgd, batches[:1] * 5)
-    used.gives(expected, {EVERY_TIME_THE_FIRST: first})
+    used.require(expected, {EVERY_TIME_THE_FIRST: first})
     detached(used.kept)
     one_graph(built)
     if on_stand_in() is not None:  # on a GPU only a graph that was kept lists its nodes
@@ -66,27 +66,27 @@ def capture_in_lanes(answer: Callable) -> None:
     """Works of one input that do not need each other, some of which take longer; two lanes for
     them.
     """
-    costs = COSTS[few(0, len(COSTS))]
+    costs = COSTS[draw_int(0, len(COSTS))]
     inputs = list(torch.randn(5, 2, 4, device="cuda"))
     weights = torch.randn(len(costs), 4, 4, device="cuda")
     works = [Runs(lambda x, weight=weight: (x @ weight).sin()) for weight in weights]
     expected = [[(x @ weight).sin() for weight in weights] for x in inputs]
     sample = inputs[0].clone()
-    with callers_own("sample or x", sample, inputs):
+    with unmodified("sample or x", sample, inputs):
         with watch_graphs() as built:
             function = answer(works, costs, sample)
         used = call_answer(function, inputs)
     for given in used.given:
-        tensors_of(given, len(works), "results")
+        as_tensors(given, len(works), "results")
     used.replays(graphs=5, operators=5 + 5 * len(works))
     order = sorted(range(len(costs)), key=lambda number: -costs[number])
-    used.gives(expected, {MIXED: [[given[number] for number in order] for given in expected]})
+    used.require(expected, {MIXED: [[given[number] for number in order] for given in expected]})
     one_graph(built)
     # on a GPU only a graph that was kept tells what waits for what, and torch's 32 streams of a
     # device come round again, so two new ones may be the same
     if on_stand_in() is not None:
         _short([work.captured[-1] for work in works], costs)
-        at_the_same_time(_products(built.captured[0].capture.nodes), LANES)
+        concurrent_branches(_products(built.captured[0].capture.nodes), LANES)
 
 
 def _products(nodes):

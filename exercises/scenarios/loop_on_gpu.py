@@ -12,7 +12,7 @@ from exercises.answers.graph_use import GraphUse, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong, returned_function
 from exercises.scenarios import rules
-from exercises.scenarios.common import few, nodes_of, whole_tokens
+from exercises.scenarios.common import draw_int, nodes_of, require_integers
 from exercises.scenarios.warm_ups import FILLED
 
 NO_NODE = "The graph has no {} node: capture one."
@@ -71,7 +71,7 @@ def looped(limit: int, what: str, *tensors: torch.Tensor) -> Iterator[tuple[Grap
     Raises Wrong if an index of a replay is out of bounds, since the error itself does not say so,
     or if the caller's tensors change. what: their names in the exercise.
     """
-    with rules.callers_own(what, *tensors), watch_graphs() as seen, body_runs(limit + 2) as runs:
+    with rules.unmodified(what, *tensors), watch_graphs() as seen, body_runs(limit + 2) as runs:
         try:
             yield seen, runs
         except RuntimeError as error:
@@ -101,7 +101,7 @@ def has_node(seen: GraphUse, loops: bool) -> None:
 
 def capture_generate(answer: Callable) -> None:
     """Rows on a ring of tokens, each at another distance from EOS; one does not get there."""
-    size, limit = 29, few(6, 12)
+    size, limit = 29, draw_int(6, 12)
     ring = torch.randperm(size).tolist()
     after = torch.tensor(
         [ring[(ring.index(token) + 1) % size] for token in range(size)], device="cuda"
@@ -124,7 +124,7 @@ def capture_generate(answer: Callable) -> None:
             for row, distance, end in zip(distances, distances, ends, strict=True)
         ]
 
-    used.gives(
+    used.require(
         completions(lambda row, _: [min(limit, distance) for distance in row]),
         {
             NO_END: completions(lambda row, _: [d - 1 if d <= limit else limit for d in row]),
@@ -133,7 +133,7 @@ def capture_generate(answer: Callable) -> None:
             STALE: lambda: [used.given[0]] * len(requests),
         },
     )
-    whole_tokens(used.given)
+    require_integers(used.given)
     _runs_as_often(runs, [max(row) for row in ends])
 
 
@@ -160,7 +160,7 @@ def _runs_as_often(runs, expected):
 
 def capture_sampler(answer: Callable) -> None:
     """A table of logits: each token has those of the next one. EOS is rare."""
-    size, limit = 11, few(8, 12)
+    size, limit = 11, draw_int(8, 12)
     temperature = 0.5
     table = torch.randn(size, size, device="cuda")
     table[:, 0] -= 1.5
@@ -198,7 +198,7 @@ def capture_sampler(answer: Callable) -> None:
             "Draw the noise of all iterations before the launch.",
         )
     expected = [reference(*request) for request in enumerate(starts)]
-    used.gives(
+    used.require(
         expected,
         {
             STALE: lambda: [used.given[0]] * len(starts),
@@ -207,13 +207,13 @@ def capture_sampler(answer: Callable) -> None:
             SAME_NOISE: lambda: used.given if are_close(used.given[0], used.given[2]) else [],
         },
     )
-    whole_tokens(used.given)
+    require_integers(used.given)
     _runs_as_often(runs, [int((row != -1).sum()) for row in expected])
 
 
 def guarded_step(answer: Callable) -> None:
     """Two parameters, and gradients that are finite, infinite or not a number."""
-    parameters = [torch.randn(few(), 3, device="cuda", requires_grad=True) for _ in range(2)]
+    parameters = [torch.randn(draw_int(), 3, device="cuda", requires_grad=True) for _ in range(2)]
     for one in parameters:
         one.grad = torch.ones_like(one)
     before, spoils = (
@@ -222,7 +222,7 @@ def guarded_step(answer: Callable) -> None:
     )
     requests = [tuple(torch.randn_like(one) for one in before) for _ in spoils]
     for pair, spoil in zip(requests, spoils, strict=True):
-        pair[few(0, 2)][0, 0] += spoil
+        pair[draw_int(0, 2)][0, 0] += spoil
     addresses = [one.data_ptr() for one in parameters]
     with watch_graphs() as seen:
         replay = returned_function(answer(parameters, 0.5))
@@ -252,7 +252,7 @@ def guarded_step(answer: Callable) -> None:
             "The step is to be taken only if all gradients are finite.",
         )
     ones = [torch.ones_like(one) for one in before]
-    used.gives(
+    used.require(
         _training(before, requests, _all_finite),
         {
             ANEW: _training(before, requests, _all_finite, momentum=0.0),

@@ -15,7 +15,7 @@ from exercises.answers.graph_use import (
 )
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import few, not_eager
+from exercises.scenarios.common import draw_int, require_replay
 from exercises.scenarios.rules import one_graph
 from exercises.scenarios.warm_ups import TRAINED
 from helpers.capture import capture_step
@@ -28,7 +28,7 @@ NOT_FINITE = (
 
 def entropy(answer: Callable) -> None:
     """Probabilities of which none or some are 0; the entropy and its gradient are captured."""
-    size = few(4, 6)
+    size = draw_int(4, 6)
     cases = []
     for zeros in (0, 2, 0, 1):
         weights = 0.5 + torch.rand(size, device="cuda")
@@ -63,12 +63,12 @@ def entropy(answer: Callable) -> None:
     for case in cases:
         logarithm = torch.where(case > 0, case, 1).log()
         expected.append([-(case * logarithm).sum(), torch.where(case > 0, -logarithm - 1, 0)])
-    used.gives(expected)
+    used.require(expected)
 
 
 def logger(answer: Callable) -> None:
     """Losses written into a log of a few rows, more of them than it has rows."""
-    rows = few(3, 6)
+    rows = draw_int(3, 6)
     losses = 1 + torch.rand(rows + 2, device="cuda")
     log = torch.zeros(rows, device="cuda")
     write = answer(log)
@@ -95,19 +95,19 @@ def logger(answer: Callable) -> None:
         ): logged(0, 0),
         ("It starts at the second row.", "Write first, then advance the row."): logged(1, 1),
     }
-    used.gives(logged(0, 1), symptoms)
+    used.require(logged(0, 1), symptoms)
 
 
 def anneal_and_train(answer: Callable) -> None:
     """A weight trained on batches of the CPU, with a temperature that falls from step to step."""
-    count, size = few(9, 12), few(3, 6)  # the temperature comes to its lowest value
+    count, size = draw_int(9, 12), draw_int(3, 6)  # the temperature comes to its lowest value
     weight = torch.randn(size, device="cuda").requires_grad_()
     initial = copy_tensors(weight)
     batches = [torch.randn(size) for _ in range(count)]
     given = copy_tensors(batches)
     with watch_graphs() as seen:
         losses = answer(weight, batches)
-    not_eager(seen)
+    require_replay(seen)
     require_no_freed_reads()
     one_graph(seen)
     if len(seen.replayed) not in (count, count - 3):  # a warm-up of three steps may count

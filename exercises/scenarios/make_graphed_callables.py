@@ -17,9 +17,9 @@ from exercises.answers.graph_use import (
 )
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EAGER, Wrong
-from exercises.scenarios.common import NO_WARM_UP, not_eager, tensors_of
+from exercises.scenarios.common import NO_WARM_UP, as_tensors, require_replay
 from exercises.scenarios.eager import accumulated_gradients, draw_batches, gradients, losses_of, sgd
-from exercises.scenarios.rules import callers_own, detached
+from exercises.scenarios.rules import detached, unmodified
 from exercises.scenarios.warm_ups import Net
 
 OTHER_MODE = (EAGER, "A graphed module replays only in the mode that it was graphed in.")
@@ -44,7 +44,7 @@ def graph_without_one_dropout(answer: Callable) -> None:
     without.eval()
     batches = draw_batches(3)
     sample = batches[0][0].clone()
-    with callers_own("inputs", sample):
+    with unmodified("inputs", sample):
         graphed = _module(_answer(answer, net, sample))
         for batch in batches:
             found, seen = _trained(graphed, batch)
@@ -66,15 +66,15 @@ def train_in_place(answer: Callable) -> None:
     expected = losses_of(start, sgd, batches)
     doubled = losses_of(start, sgd, batches, rates=[0.1] + 4 * [0.2])
     Net.runs = 0
-    with callers_own("the first batch", batches):
+    with unmodified("the first batch", batches):
         with watch_graphs() as seen:
             losses = answer(net, sgd(net.parameters()), batches)
-        not_eager(seen)
+        require_replay(seen)
         if not Net.runs:
             raise Wrong(NO_WARM_UP)
         if isinstance(losses, list):  # of numbers, perhaps
             losses = list(map(torch.as_tensor, losses))
-        losses = tensors_of(losses, len(batches))
+        losses = as_tensors(losses, len(batches))
         if len(seen.captured) > 2:
             raise Wrong(
                 f"{len(seen.captured)} graphs were captured.", "Graph once, before the loop."
@@ -91,7 +91,7 @@ def graph_siamese(answer: Callable) -> None:
     twin = copy.deepcopy(net)
     inputs = [batch for batch, _ in draw_batches(8)]
     samples = [batch.clone() for batch in inputs[:2]]
-    with callers_own("a or b", samples):
+    with unmodified("a or b", samples):
         loss_of = _answer(answer, net, *samples)
         for pair in zip(inputs[2::2], inputs[3::2], strict=True):
             net.zero_grad(set_to_none=True)

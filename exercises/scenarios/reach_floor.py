@@ -11,10 +11,10 @@ from torch.nn.functional import mse_loss
 from exercises.answers.graph_use import AnswerCalls, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors, describe_first_difference
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import few, in_one_pool
+from exercises.scenarios.common import draw_int, one_pool
 from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step
-from exercises.scenarios.rules import callers_own, detached
-from exercises.scenarios.warm_ups import untrained
+from exercises.scenarios.rules import detached, unmodified
+from exercises.scenarios.warm_ups import require_untrained
 
 OLD_WEIGHTS = (
     "Later steps train with the bfloat16 weights of the first: autocast "
@@ -24,16 +24,16 @@ OLD_WEIGHTS = (
 
 def graph_per_buffer(answer: Callable) -> None:
     """A few buffers, which a loader fills again and again, and a step of plain SGD."""
-    net, count = perceptron(), few(2, 5)
+    net, count = perceptron(), draw_int(2, 5)
     batches = draw_batches(3 * count)
     buffers = copy_tensors(batches[:count])
     firsts = [batches[i - i % count] for i in range(3 * count)]
     expected, stale, only_first = (
         losses_of(net, sgd, fed) for fed in (batches, 3 * batches[:count], firsts)
     )
-    with untrained(net), watch_graphs() as building:
+    with require_untrained(net), watch_graphs() as building:
         train = answer(sgd_step(net), net, buffers)
-    in_one_pool(building)
+    one_pool(building)
 
     def loaded() -> Iterator[int]:
         for number, batch in enumerate(batches):
@@ -42,7 +42,7 @@ def graph_per_buffer(answer: Callable) -> None:
             yield number % count
 
     used = call_answer(train, loaded())
-    used.gives(
+    used.require(
         expected,
         {
             "Each graph reads a copy that was made once: let it read the buffer itself.": stale,
@@ -57,7 +57,7 @@ def graph_per_buffer(answer: Callable) -> None:
 
 def bf16_steps_in_one_graph(answer: Callable) -> None:
     """Three stacks of k batches under autocast; the learning rate is high, so old weights show."""
-    net, steps = perceptron(nn.Tanh()), few(3, 6)
+    net, steps = perceptron(nn.Tanh()), draw_int(3, 6)
     batches = draw_batches(3 * steps)
     stacks = _stacked_batches(batches, steps)
     each, around, without = (
@@ -72,7 +72,7 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
         return zero_grad(*args, **options)
 
     optimizer.zero_grad = noted
-    with untrained(net):
+    with require_untrained(net):
         train = answer(net, optimizer, *stacks[0])
     used = _use_on_stacks(train, stacks, steps)
     if not any(dropped) and not are_close(used.given, each):
@@ -83,7 +83,7 @@ def bf16_steps_in_one_graph(answer: Callable) -> None:
         raise Wrong(describe_first_difference(used.given, each), OLD_WEIGHTS)
     if _distance(used.given, without) < 0.1 * _distance(each, without):
         raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
-    used.gives(each)
+    used.require(each)
     detached(used.kept)
     used.replays(graphs=3, operators=18)
 
@@ -135,7 +135,7 @@ def _use_on_stacks(train: Callable, stacks: list[tuple], steps: int) -> AnswerCa
             return torch.stack(list(losses))
         return losses
 
-    with callers_own("inputs or targets", stacks):
+    with unmodified("inputs or targets", stacks):
         return call_answer(losses_of_stack, stacks)
 
 

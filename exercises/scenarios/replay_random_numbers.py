@@ -13,8 +13,8 @@ from cpu_graph.errors import NotModelled
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import NO_WARM_UP, few, several
-from exercises.scenarios.rules import callers_own
+from exercises.scenarios.common import NO_WARM_UP, draw_int, unpack
+from exercises.scenarios.rules import unmodified
 from helpers.capture import capture_step
 
 
@@ -42,10 +42,10 @@ class Operators(TorchDispatchMode):
 def flip_graph(answer: Callable) -> None:
     """Five batches of 32 images; each image should be mirrored in half of the calls."""
     calls = 5
-    batches = torch.rand(calls, 32, 2, few(), 6, device="cuda")
+    batches = torch.rand(calls, 32, 2, draw_int(), 6, device="cuda")
     mirrored = batches.flip(-1)
     sample = batches[0].clone()
-    with callers_own("images", sample, batches):
+    with unmodified("images", sample, batches):
         with Operators() as operators:
             replay = answer(sample)
         used = call_answer(replay, list(batches))
@@ -63,7 +63,7 @@ def flip_graph(answer: Callable) -> None:
                 "one given nor its mirror image."
             )
         flips.append(found)
-    used.gives(used.given)  # nothing was overwritten
+    used.require(used.given)  # nothing was overwritten
 
     if all(torch.equal(flips[0], others) for others in flips):
         raise Wrong(
@@ -91,8 +91,8 @@ def _flips(given, images, mirrored):
 
 def mixup_graph(answer: Callable) -> None:
     """Five batches, mixed in the shares that NumPy draws next."""
-    calls, seed = 5, few(1, 1000)
-    batches = torch.rand(calls, 2 * few(), 3, device="cuda")
+    calls, seed = 5, draw_int(1, 1000)
+    batches = torch.rand(calls, 2 * draw_int(), 3, device="cuda")
     with _numpy_seeded(seed):
         lams = [np.random.beta(1.0, 1.0) for _ in range(calls + 10)]
 
@@ -101,7 +101,7 @@ def mixup_graph(answer: Callable) -> None:
         return [lam * images + (1 - lam) * images.flip(0) for images, lam in pairs]
 
     sample = batches[0].clone()
-    with _numpy_seeded(seed), callers_own("images", sample, batches):
+    with _numpy_seeded(seed), unmodified("images", sample, batches):
         with Operators() as operators:
             replay = answer(sample)
         used = call_answer(replay, list(batches))
@@ -130,7 +130,7 @@ def mixup_graph(answer: Callable) -> None:
         mixed([_share_in(given, images)] * calls)[number]
         for number, (given, images) in enumerate(zip(used.given, batches, strict=True))
     ]
-    used.gives(mixed(lams[:calls]), symptoms)
+    used.require(mixed(lams[:calls]), symptoms)
 
     with _numpy_seeded(seed):
         if _works_without_its_graph(replay, *batches[:2]):
@@ -166,7 +166,7 @@ def _numpy_seeded(seed: int) -> Iterator[None]:
 
 def paired(answer: Callable) -> None:
     """A graph of dropout, and pairs of inputs that should get the same mask."""
-    rows, pairs = few(), 4
+    rows, pairs = draw_int(), 4
     inputs = 1 + torch.rand(pairs, 2, rows, 8, device="cuda")
     static = torch.ones(rows, 8, device="cuda")
     replay = capture_step(dropout, static)
@@ -175,7 +175,7 @@ def paired(answer: Callable) -> None:
     torch.cuda.set_rng_state(start)
     try:
         used = call_answer(
-            lambda *pair: several(answer(replay, *pair), "first", "second"),
+            lambda *pair: unpack(answer(replay, *pair), "first", "second"),
             [tuple(pair) for pair in inputs],
             what="It",
         )
@@ -204,5 +204,5 @@ def paired(answer: Callable) -> None:
                 f"Call {number} has one mask for both, but not the one that the generator draws "
                 "next: does anything seed it or set it back?"
             )
-    used.gives(expected)
+    used.require(expected)
     used.replays(graphs=2 * pairs, operators=10 * pairs)

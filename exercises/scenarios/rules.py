@@ -47,7 +47,7 @@ def from_one_graph(answer: Callable, *arguments: Any) -> Any:
 
 
 @contextmanager
-def callers_own(what: str, *values: Any) -> Iterator[None]:
+def unmodified(what: str, *values: Any) -> Iterator[None]:
     """The caller's tensors do not change: raises Wrong if one of values has after the block.
 
     what: their names in the exercise.
@@ -66,7 +66,7 @@ def detached(results: Any) -> None:
         raise Wrong(HISTORY)
 
 
-def at_the_same_time(nodes: Iterable[Node], said: str | tuple[str, str]) -> None:
+def concurrent_branches(nodes: Iterable[Node], said: str | tuple[str, str]) -> None:
     """Branches may run at the same time: raises Wrong(said) if something orders two of the nodes
     that are on different streams.
     """
@@ -75,7 +75,7 @@ def at_the_same_time(nodes: Iterable[Node], said: str | tuple[str, str]) -> None
             raise Wrong(said)
 
 
-def replays_at_the_same_time() -> None:
+def concurrent_graphs() -> None:
     """Graphs may run at the same time: called after a replay, raises Wrong if it had to wait for
     the replay before it, on the GPU or on the CPU. Only the stand-in knows.
     """
@@ -88,7 +88,7 @@ def replays_at_the_same_time() -> None:
         raise Wrong(IN_TURN)
 
 
-def freed_right_after(shapes: Iterable[torch.Size]) -> list[torch.Tensor]:
+def reuse_freed(shapes: Iterable[torch.Size]) -> list[torch.Tensor]:
     """The caller may free its tensors right after: takes the memory that these shapes had, as the
     caller's next tensors would. Keep what it returns.
     """

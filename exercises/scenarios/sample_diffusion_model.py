@@ -10,8 +10,8 @@ from torch import Tensor
 from exercises.answers.graph_use import AnswerCalls, call_answer, match_symptoms
 from exercises.answers.tensors import are_close, are_equal
 from exercises.answers.wrong import Wrong, fill_placeholders
-from exercises.scenarios.common import few
-from exercises.scenarios.rules import callers_own, from_one_graph
+from exercises.scenarios.common import draw_int
+from exercises.scenarios.rules import from_one_graph, unmodified
 
 FROZEN = (
     "The {} that the model sees in a replay is always that of the capture.",
@@ -103,9 +103,9 @@ def _per_step(used: AnswerCalls, steps: int) -> None:
 
 def graph_sampler(answer: Callable) -> None:
     """Four calls, with other noise, guidance scales and numbers of steps."""
-    size = few(3, 6)
+    size = draw_int(3, 6)
     model = Denoiser(size)
-    noises = list(torch.randn(5, few(), size, device="cuda"))
+    noises = list(torch.randn(5, draw_int(), size, device="cuda"))
     calls = [(1.5, 4), (3.0, 4), (3.0, 6), (0.5, 2)]
     requests = [(noise, *call) for noise, call in zip(noises[1:], calls, strict=True)]
 
@@ -116,14 +116,14 @@ def graph_sampler(answer: Callable) -> None:
         ]
 
     expected = expected_from(noises[1:])
-    with callers_own("noise", *noises):
+    with unmodified("noise", *noises):
         used = call_answer(from_one_graph(answer, model, noises[0]), requests)
     steps = sum(num_steps for _, num_steps in calls)
     if used.counts["graphs"] and not are_close(used.given, expected):
         model.check()
         _parted(used, model, noises, calls, expected_from)
     _per_step(used, steps)
-    used.gives(expected)
+    used.require(expected)
 
 
 def _parted(used, model, noises, calls, expected_from):
@@ -171,10 +171,10 @@ class Scheduler:
 
 def graph_pipeline(answer: Callable) -> None:
     """Three calls with 4, 4 and 3 steps, and a scheduler with a random shift."""
-    size = few(3, 6)
-    shift = 1.0 + few(1, 5)
+    size = draw_int(3, 6)
+    shift = 1.0 + draw_int(1, 5)
     model = Denoiser(size)
-    noises = list(torch.randn(4, few(), size, device="cuda"))
+    noises = list(torch.randn(4, draw_int(), size, device="cuda"))
     counts = [4, 4, 3]
     expected = [
         _euler(model, noise, _shifted(num_steps, shift))
@@ -182,7 +182,7 @@ def graph_pipeline(answer: Callable) -> None:
     ]
 
     scheduler = Scheduler(shift)
-    with callers_own("noise", *noises):
+    with unmodified("noise", *noises):
         pipeline = from_one_graph(answer, model, scheduler, noises[0])
         used = call_answer(pipeline, list(zip(noises[1:], counts, strict=True)))
     if used.counts["graphs"] and not are_close(used.given, expected):
@@ -191,7 +191,7 @@ def graph_pipeline(answer: Callable) -> None:
             raise Wrong(fill_placeholders(OTHER_TABLE, len(scheduler.sigmas), counts[-1]))
         _scheduled(used, model, noises, counts, shift)
     _per_step(used, sum(counts))
-    used.gives(expected)
+    used.require(expected)
 
 
 def _scheduled(used, model, noises, counts, shift):
@@ -212,9 +212,9 @@ def _shifted(num_steps, shift):
 
 def graph_seeded_sampler(answer: Callable) -> None:
     """Five calls of two or three seeds, with two seeds again at another place."""
-    num_images = few(2, 4)
-    size = few(3, 6)
-    num_steps = few(2, 4)
+    num_images = draw_int(2, 4)
+    size = draw_int(3, 6)
+    num_steps = draw_int(2, 4)
     weight = 0.5 * torch.randn(size, size, device="cuda")
 
     def denoise(x, noise):
@@ -243,7 +243,7 @@ def graph_seeded_sampler(answer: Callable) -> None:
     if used.counts["graphs"] and not are_close(used.given, expected):
         _seeded(used, repeated)
     used.replays(graphs=len(calls), operators=len(calls) * (4 * num_images * (num_steps + 1) + 8))
-    used.gives(expected)
+    used.require(expected)
 
 
 def _seeded(used, repeated):
@@ -251,7 +251,7 @@ def _seeded(used, repeated):
     if are_close(used.given, repeated):
         raise Wrong("Every step adds the same noise.", "Draw new numbers for each step.")
     if are_equal(used.given, used.given[:1] * len(used.given)):
-        used.gives(used.given, {})
+        used.require(used.given, {})
         raise Wrong(
             "The pictures do not depend on the seeds.",
             "Seed the generators in each call, before the replay.",

@@ -15,13 +15,13 @@ from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong, fill_placeholders
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
-    few,
-    in_one_pool,
-    not_eager,
-    replayed_for_each,
-    smallest_that_holds,
+    draw_int,
+    one_pool,
+    require_replay,
+    require_replays,
+    smallest_fitting,
 )
-from exercises.scenarios.rules import callers_own, one_graph
+from exercises.scenarios.rules import one_graph, unmodified
 
 LATE = (
     "The tokens of step {number} are not yielded before the replay of step {launched}.",
@@ -81,10 +81,10 @@ def serve_requests(answer: Callable) -> None:
         for size, longest in captured.items():
             if longest < size:
                 raise Wrong(fill_placeholders(TOO_SHORT, size=size, longest=longest))
-    used.gives(expected, symptoms)
+    used.require(expected, symptoms)
     used.replays(graphs=len(batches), operators=10 * len(batches))
-    smallest_that_holds(used.seen.replayed, TOKEN_SIZES, [len(x) for x, _ in batches])
-    in_one_pool(built)
+    smallest_fitting(used.seen.replayed, TOKEN_SIZES, [len(x) for x, _ in batches])
+    one_pool(built)
 
 
 def _padded(
@@ -137,11 +137,11 @@ def _step_with_maximum() -> tuple[Callable, list]:
 def decode_ahead(answer: Callable) -> None:
     """Steps of a decoder whose tokens are new, or those of the step before."""
     table = torch.randperm(VOCABULARY, device="cuda")  # the next token of each token
-    rows, count = few(3, 6), few(5, 9)
+    rows, count = draw_int(3, 6), draw_int(5, 9)
     batches = [torch.randint(VOCABULARY, (rows,)) for _ in range(count)]
     for batch in batches[1:]:
         order = torch.randperm(rows)
-        batch[order[: few(1, rows - 1)]] = -1
+        batch[order[: draw_int(1, rows - 1)]] = -1
         batch[order[-1]] = 0  # an id like any other
     delivered: list = []
     raced: list = []
@@ -154,17 +154,17 @@ def decode_ahead(answer: Callable) -> None:
         return replay(graph)
 
     noted = patch.object(torch.cuda.CUDAGraph, "replay", replayed)
-    with callers_own("batches", batches), noted, watch_graphs() as seen:
+    with unmodified("batches", batches), noted, watch_graphs() as seen:
         for tokens in answer(table.__getitem__, batches):
             if not torch.is_tensor(tokens) or tokens.is_cuda:
                 raise Wrong("It yields something that is not a tensor on the CPU.")
             delivered.append(tokens.clone().tolist())  # a clone sees what has not arrived
             raced.extend(races())
-    not_eager(seen)
+    require_replay(seen)
     _right_tokens(delivered, table.cpu(), batches)
     if raced:
         raise Wrong(WRITTEN_WHILE_READ)
-    replayed_for_each(seen, count)
+    require_replays(seen, count)
     one_graph(seen)
     if on_stand_in() and any(waited for waited, _ in launches[1:]):
         raise Wrong(WAITS)

@@ -10,9 +10,9 @@ from torch import nn
 from exercises.answers.graph_use import GraphUse, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, describe_first_difference
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import few, in_one_pool, not_eager, smallest_that_holds
+from exercises.scenarios.common import draw_int, one_pool, require_replay, smallest_fitting
 from exercises.scenarios.eager import perceptron
-from exercises.scenarios.rules import callers_own, replays_at_the_same_time
+from exercises.scenarios.rules import concurrent_graphs, unmodified
 
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
 WAITS = (
@@ -32,20 +32,20 @@ def smallest_pool(answer: Callable) -> None:
             captured.append((len(inputs), weakref.ref(hidden)))
         return down(hidden), hidden
 
-    sizes = [1, few(), 8]
+    sizes = [1, draw_int(), 8]
     samples = [torch.randn(sizes[place], 4, device="cuda") for place in (1, 2, 0)]
     rows = [sizes[place] for place in (0, 2, 1, 2, 0, 1)]
     batches = [torch.randn(number, 4, device="cuda") for number in rows]
     with torch.no_grad():
         expected = [net(batch)[0] for batch in batches]
-        with callers_own("samples", samples):
+        with unmodified("samples", samples):
             with watch_graphs() as built:
                 predict = answer(net, samples)
             used = call_answer(predict, batches)
-    used.gives(expected)
+    used.require(expected)
     used.replays(graphs=len(batches), operators=3 * len(batches))
-    smallest_that_holds(used.seen.replayed, sizes, rows)
-    in_one_pool(built)
+    smallest_fitting(used.seen.replayed, sizes, rows)
+    one_pool(built)
     order = [number for number, _ in captured]
     if order != sorted(order, reverse=True):
         raise Wrong(
@@ -64,7 +64,7 @@ def smallest_pool(answer: Callable) -> None:
 def two_models(answer: Callable) -> None:
     """Two networks of the same input, whose graphs may run at the same time."""
     first, second = perceptron(nn.Tanh()), perceptron(nn.Tanh())
-    rows = few()
+    rows = draw_int()
     batches = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     streams: list[torch.cuda.Stream] = []
     in_turn: list[Wrong] = []
@@ -78,18 +78,18 @@ def two_models(answer: Callable) -> None:
 
     with torch.no_grad():
         expected = [(first(batch), second(batch)) for batch in batches]
-        with callers_own("sample", batches):
+        with unmodified("sample", batches):
             with watch_graphs() as built:
                 predict = answer(first, second, batches[0])
             with patch.object(torch.cuda.CUDAGraph, "replay", noted):
                 used = call_answer(predict, batches)
-    not_eager(used.seen)
+    require_replay(used.seen)
     if are_close(used.given, expected[:1] * len(batches)):
         raise Wrong(EVERY_TIME_THE_FIRST)
     if not are_close(used.given, expected):
         differs = describe_first_difference(used.given, expected)
         raise Wrong(differs, MEET if len(built.pools) < 2 else WAITS)
-    used.gives(expected)
+    used.require(expected)
     used.replays(graphs=2 * len(batches), operators=6 * len(batches))
     _at_once(built, streams, in_turn)
 
@@ -97,7 +97,7 @@ def two_models(answer: Callable) -> None:
 def _waited() -> list[Wrong]:
     """What the rule says of the last replay, which is told only if nothing else is wrong."""
     try:
-        replays_at_the_same_time()
+        concurrent_graphs()
     except Wrong as wrong:
         return [wrong]
     return []

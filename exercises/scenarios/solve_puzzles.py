@@ -33,7 +33,7 @@ from exercises.answers.wrong import (
     fill_placeholders,
     returned_function,
 )
-from exercises.scenarios.common import not_eager, replayed_for_each
+from exercises.scenarios.common import require_replay, require_replays
 
 CHANGED = (
     "It changes a tensor of the caller.",
@@ -200,7 +200,7 @@ def ten_times(answer: Callable) -> None:
     before = read(x)
     used = served(answer, [(x,)])
     judge(used, [10 * before])
-    not_eager(used.seen)
+    require_replay(used.seen)
     unchanged(x, before)
 
 
@@ -229,9 +229,9 @@ def keep_results(answer: Callable) -> None:
         raise Wrong(f"It returns {kind_of(given)}: return a list of three tensors.")
     if seen.captured:
         raise Wrong("It captures a graph of its own: replay the one that it was given.")
-    not_eager(seen)
+    require_replay(seen)
     judge(AnswerCalls([], read(list(given)), Counter(), seen), expected)
-    replayed_for_each(seen, 3, "requests")
+    require_replays(seen, 3, "requests")
 
 
 def count_up(answer: Callable) -> None:
@@ -285,7 +285,7 @@ def losses_of(answer: Callable) -> None:
         raise Wrong(f"It returns {kind_of(losses)}.", FLOATS)
     if len(losses) != 3:
         raise Wrong(f"It returns {len(losses)} numbers.", FLOATS)
-    replayed_for_each(seen, 3)
+    require_replays(seen, 3)
     if device and any(finding.kind == "race" for finding in device.findings):
         raise Seen(EARLY, "reads before the copy has ended", lambda step: step.fetches)
     judge(AnswerCalls([], [torch.tensor(one) for one in losses], Counter(), seen), expected)
@@ -316,7 +316,7 @@ def on_two_streams(answer: Callable) -> None:
     known = read(x)
     with watch_graphs() as seen:
         y = tensor_of(answer(x))
-    not_eager(seen)
+    require_replay(seen)
     if on_stand_in():
         _two_branches(seen)
     judge(AnswerCalls([], [read(y)], Counter(), seen), [known.sin() + known.cos()])
@@ -454,7 +454,7 @@ def sum_of_gradients(answer: Callable) -> None:
     each = [2 * read(weight) * batch.square() for batch in read(batches)]
     with watch_graphs() as seen:
         gradient = tensor_of(answer(weight, x, batches))
-    replayed_for_each(seen, 3)
+    require_replays(seen, 3)
     symptoms = [(LAST_ALONE, [each[-1]]), (ZERO, [0 * each[-1]])]
     judge(AnswerCalls([], [read(gradient)], Counter(), seen), [sum(each)], symptoms)
 

@@ -17,7 +17,7 @@ from exercises.answers.wrong import (
     fill_placeholders,
     returned_function,
 )
-from exercises.scenarios.common import few
+from exercises.scenarios.common import draw_int
 from exercises.scenarios.rules import from_one_graph
 
 SIZES = Config(
@@ -64,7 +64,7 @@ def logits_of(model: Decoder, tokens: Tensor, input_pos: Tensor, kv_cache: Tenso
 def prompted(model: Decoder, rows: int, prompt: Tensor | None = None) -> State:
     """Text, the positions of its last tokens and a cache, after a prompt of 4 to 7 tokens."""
     if prompt is None:
-        prompt = torch.randint(SIZES.vocab_size, (rows, few(4, 8)), device="cuda")
+        prompt = torch.randint(SIZES.vocab_size, (rows, draw_int(4, 8)), device="cuda")
     length = prompt.shape[1]
     text = torch.zeros(rows, SIZES.max_seq_len, dtype=torch.long, device="cuda")
     cache = new_kv_cache(SIZES, rows, "cuda", torch.float32)
@@ -145,12 +145,12 @@ def graph_verify(answer: Callable) -> None:
         AFTER_A_REJECTED_ONE: lambda: other(prefix=False),
         EVERY_TIME_THE_FIRST: lambda: other(requests[:1] * 4),
     }
-    used.gives(expected, symptoms)
+    used.require(expected, symptoms)
     used.replays(graphs=4, operators=8)
-    written(own, state[1], greedy(model, start, 12))
+    require_text(own, state[1], greedy(model, start, 12))
 
 
-def written(own: State, expected_pos: Tensor, expected: Tensor) -> None:
+def require_text(own: State, expected_pos: Tensor, expected: Tensor) -> None:
     """Raises Wrong unless input_pos is the expected one, and the text up to there too."""
     text, input_pos, _ = own
     for row, (yours, last) in enumerate(zip(input_pos[:, 0], expected_pos[:, 0], strict=True)):
@@ -212,7 +212,7 @@ def graph_steps(answer: Callable) -> None:
     k, every = 3, 4
     limit = 17
     text = torch.full((2, 200), -1, device="cuda")
-    input_pos = torch.full((2, 1), few(2, 5), device="cuda")
+    input_pos = torch.full((2, 1), draw_int(2, 5), device="cuda")
     moves = torch.randint(1, k + 2, text.shape, device="cuda")
     moves[0] = moves[0].clamp(min=3)
 
@@ -261,7 +261,7 @@ def graph_lookup(answer: Callable) -> None:
     """Four calls; between them, the text is written anew and input_pos moves. In each row the last
     token occurs twice before it, and again in what is left over after it.
     """
-    k = few(2, 5)
+    k = draw_int(2, 5)
     rows, length = 3, 40
     text = torch.zeros(rows, length, dtype=torch.long, device="cuda")
     input_pos = torch.zeros(rows, 1, dtype=torch.long, device="cuda")
@@ -271,10 +271,10 @@ def graph_lookup(answer: Callable) -> None:
         before input_pos, at input_pos and after it.
         """
         places = torch.tensor(
-            [[few(1, 4) + row, few(9, 13), few(20, 26), 0] for row in range(rows)]
+            [[draw_int(1, 4) + row, draw_int(9, 13), draw_int(20, 26), 0] for row in range(rows)]
         )
         places[:, 3] = places[:, 2] + 2
-        last = torch.tensor([[few(30, 32)] for _ in range(rows)])
+        last = torch.tensor([[draw_int(30, 32)] for _ in range(rows)])
         written = torch.randint(30, (rows, length)).scatter(1, places, last.expand(-1, 4))
         text.copy_(written)
         input_pos.copy_(places[:, 2:3])
@@ -298,5 +298,5 @@ def graph_lookup(answer: Callable) -> None:
         LEFT_OVER: [drafts[:, 3] for drafts in expected],
         SAME_DRAFTS: [expected[0][:, 1]] * 4,
     }
-    used.gives([drafts[:, 1] for drafts in expected], symptoms)
+    used.require([drafts[:, 1] for drafts in expected], symptoms)
     used.replays(graphs=4, operators=4)

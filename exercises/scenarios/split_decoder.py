@@ -11,8 +11,8 @@ from torch.nn.functional import linear
 from cpu_graph.log import places
 from exercises.answers.graph_use import AnswerCalls, GraphUse, call_answer, watch_graphs
 from exercises.answers.wrong import Wrong, returned_function
-from exercises.scenarios.common import few, nodes_of, whole_tokens
-from exercises.scenarios.rules import callers_own, one_graph
+from exercises.scenarios.common import draw_int, nodes_of, require_integers
+from exercises.scenarios.rules import one_graph, unmodified
 
 TWICE = "The bias of down is added twice: add it after the all-reduce, or on one rank before it."
 LEFT_OUT = "The bias of down is left out: add it once."
@@ -35,7 +35,7 @@ def graph_feed_forward(answer: Callable) -> None:
         up, down = nn.Linear(6, 8).cuda(), nn.Linear(8, 6).cuda()
         for layer in (up, down):
             layer.requires_grad_(False)
-        xs = list(torch.randn(4, few(), 6, device="cuda"))
+        xs = list(torch.randn(4, draw_int(), 6, device="cuda"))
         hidden = [linear(x, up.weight, up.bias).relu() for x in xs]
         whole = [linear(one, down.weight) for one in hidden]
         own, first = (shares_of(hidden, down, number, world_size) for number in (rank, 0))
@@ -44,7 +44,7 @@ def graph_feed_forward(answer: Callable) -> None:
         theirs = [sum(summands) for summands in zip(*sent, strict=True)]
         summand = torch.zeros_like(theirs[0])  # what the other ranks send
         sample = xs[0].clone()
-        with callers_own("sample or x", sample, xs):
+        with unmodified("sample or x", sample, xs):
             with watch_graphs() as built:
                 function = answer(
                     up, down, lambda x, add=summand: x + add, rank, world_size, sample
@@ -52,7 +52,7 @@ def graph_feed_forward(answer: Callable) -> None:
             used = call_answer(sending(returned_function(function), summand, theirs), list(xs))
         expected = [one + down.bias for one in whole]
         no_bias = [linear(linear(x, up.weight).relu(), down.weight) for x in xs]
-        used.gives(
+        used.require(
             expected,
             {
                 LEFT_OUT: whole,
@@ -120,7 +120,7 @@ def graph_two_layers(answer: Callable) -> None:
     first, second = nn.Linear(6, 6).cuda(), nn.Linear(6, 6).cuda()
     for layer in (first, second):
         layer.requires_grad_(False)
-    xs = list(torch.randn(4, few(), 6, device="cuda"))
+    xs = list(torch.randn(4, draw_int(), 6, device="cuda"))
     buffer = torch.zeros_like(xs[0])
     others = torch.randn(2, *buffer.shape, device="cuda")
     calls = []
@@ -130,7 +130,7 @@ def graph_two_layers(answer: Callable) -> None:
         return tensor.add_(others[(len(calls) - 1) % 2])
 
     sample = xs[0].clone()
-    with callers_own("sample or x", sample, xs):
+    with unmodified("sample or x", sample, xs):
         used = call_answer(answer(first, second, exchange, buffer, sample), list(xs))
     if any(address != buffer.data_ptr() for address in calls):
         raise Wrong(
@@ -144,7 +144,7 @@ def graph_two_layers(answer: Callable) -> None:
     sums = [first(x) + others[0] for x in xs]
     seconds = [second(y) + others[1] for y in sums]
     expected = [y + z for y, z in zip(sums, seconds, strict=True)]
-    used.gives(expected, {OVERWRITTEN: [2 * z for z in seconds]})
+    used.require(expected, {OVERWRITTEN: [2 * z for z in seconds]})
     used.replays(graphs=4, operators=8)
 
 
@@ -193,7 +193,7 @@ def _best_tokens(answer, heads, xs, rank):
         return function(x)
 
     sample = xs[0].clone()
-    with callers_own("sample or x", sample, xs):
+    with unmodified("sample or x", sample, xs):
         function = returned_function(answer(heads[rank].clone(), gather, rank, sample))
         if not shapes:
             raise Wrong(OWN_BEST)
@@ -208,12 +208,12 @@ def _best_tokens(answer, heads, xs, rank):
     other = [pair[1 - rank].indices + 16 * (1 - rank) for pair in best]
     wins = [pair[rank].values > pair[1 - rank].values for pair in best]
     own = [one + 16 * rank for one in mine]
-    used.gives(
+    used.require(
         right,
         {OWN_TOKENS: chosen(wins, mine, other), OWN_BEST: own, OTHER_WAY: chosen(wins, other, own)},
     )
     used.replays(graphs=4, operators=32)
-    whole_tokens(used.given)
+    require_integers(used.given)
     return tied
 
 

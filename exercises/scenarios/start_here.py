@@ -10,8 +10,8 @@ import torch
 from exercises.answers.graph_use import call_answer, require_no_freed_reads
 from exercises.answers.tensors import are_equal, copy_tensors
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import NO_WARM_UP, Runs, few
-from exercises.scenarios.rules import callers_own
+from exercises.scenarios.common import NO_WARM_UP, Runs, draw_int
+from exercises.scenarios.rules import unmodified
 
 HOST_US, GPU_US, EARLIER_US = 40, 360, 5000  # of a step, and of work launched before the steps
 COUNT = 10
@@ -66,12 +66,12 @@ def time_step(answer: Callable) -> None:
 def graphed(answer: Callable) -> None:
     """A function of one matrix, and five inputs; the sample is the first."""
     weight = torch.randn(4, 3, device="cuda")
-    inputs = torch.randn(5, few(), 4, device="cuda")
+    inputs = torch.randn(5, draw_int(), 4, device="cuda")
     sample = inputs[0].clone()
     function = Runs(lambda x: torch.relu(x @ weight))
     expected = [torch.relu(x @ weight) for x in inputs]
     given = copy_tensors(inputs)
-    with callers_own("x", sample):
+    with unmodified("x", sample):
         replay = answer(function, sample)
         used = call_answer(replay, list(inputs))
         if not are_equal(inputs, given):
@@ -83,7 +83,7 @@ def graphed(answer: Callable) -> None:
     require_no_freed_reads()
     if function.cold:
         raise Wrong(NO_WARM_UP)
-    used.gives(expected)
+    used.require(expected)
 
 
 make_replay = graphed  # a graph to repair, used as a graph of one's own

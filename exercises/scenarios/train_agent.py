@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from exercises.answers.graph_use import call_answer, match_symptoms
 from exercises.answers.tensors import are_close, are_equal, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import few, not_eager
-from exercises.scenarios.rules import callers_own, from_one_graph
-from exercises.scenarios.warm_ups import nothing_drawn, untrained
+from exercises.scenarios.common import draw_int, require_replay
+from exercises.scenarios.rules import from_one_graph, unmodified
+from exercises.scenarios.warm_ups import require_no_draws, require_untrained
 
 SAME_START = (
     "Every play begins where the first one began.",
@@ -55,8 +55,8 @@ class Cart:
 
 def graph_rollout(answer: Callable) -> None:
     """Four rollouts of a few steps, with random actions."""
-    num_steps = few(2, 5)
-    start = torch.randn(few(), 4, device="cuda")
+    num_steps = draw_int(2, 5)
+    start = torch.randn(draw_int(), 4, device="cuda")
     weight = torch.randn(4, device="cuda")
 
     def act(obs):
@@ -70,7 +70,7 @@ def graph_rollout(answer: Callable) -> None:
     torch.cuda.set_rng_state(random)
 
     env = Cart(start)
-    with nothing_drawn():
+    with require_no_draws():
         play = from_one_graph(answer, act, env, num_steps)
         if not are_equal(env.state, start):
             raise Wrong(
@@ -87,7 +87,7 @@ def graph_rollout(answer: Callable) -> None:
             "The observations of a play are all the same state, its last one.",
             "Clone the state before the step changes it.",
         )
-    used.gives(expected, {SAME_START: from_the_start})
+    used.require(expected, {SAME_START: from_the_start})
 
 
 def _play(act, env, num_steps):
@@ -102,19 +102,19 @@ def _play(act, env, num_steps):
 def graph_normalized_policy(answer: Callable) -> None:
     """A linear policy, and five batches of observations."""
     policy = nn.Linear(4, 2).cuda().requires_grad_(False)
-    batches = list(3 * torch.randn(5, few(3, 7), 4, device="cuda") + 1)
+    batches = list(3 * torch.randn(5, draw_int(3, 7), 4, device="cuda") + 1)
     sample = torch.randn_like(batches[0])
     normalized = partial(_normalized, policy, sample, batches)
     expected = normalized()
-    with callers_own("sample", sample):
+    with unmodified("sample", sample):
         used = call_answer(answer(policy, sample), batches)
-    not_eager(used.seen)
+    require_replay(used.seen)
     for warm_up in range(12):
         match_symptoms(used.given, [(FROZEN_STATISTICS, normalized(warm_up, frozen=True))])
         if warm_up:
             match_symptoms(used.given, [(WARM_STATISTICS, normalized(warm_up))])
     never = [policy(batch) for batch in batches]
-    used.gives(expected, {"The observations are not normalised.": never})
+    used.require(expected, {"The observations are not normalised.": never})
     used.replays(graphs=len(batches), operators=20)
 
 
@@ -165,7 +165,7 @@ class Learner:
 
 def graph_delayed_update(answer: Callable) -> None:
     """Seven batches; the actor is trained in every second or third call."""
-    delay, rows = few(2, 4), few()
+    delay, rows = draw_int(2, 4), draw_int()
     net = nn.ModuleDict({name: nn.Linear(4, 1) for name in ("actor", "critic", "target")}).cuda()
     batches = list(torch.randn(7, rows, 4, device="cuda"))
     trained = partial(_trained, net, batches)
@@ -176,15 +176,15 @@ def graph_delayed_update(answer: Callable) -> None:
     own = copy.deepcopy(net)
     learner = Learner(own)
     first = torch.randn(rows, 4, device="cuda")
-    with untrained(own):
+    with require_untrained(own):
         train = answer(own, learner.critic_step, learner.actor_step, delay, first)
-    with callers_own("batch", first):
+    with unmodified("batch", first):
         used = call_answer(train, batches)
     for said, (losses, ends) in wrong.items():
         if are_close(used.given, losses) and are_close(own.state_dict(), ends):
             raise Wrong(said)
     first_always = partial(_trained, net, [first] * 7, lambda call: call % delay == 0)
-    used.gives(expected, {EVERY_TIME_THE_FIRST: lambda: first_always()[0]})
+    used.require(expected, {EVERY_TIME_THE_FIRST: lambda: first_always()[0]})
     if not are_close(own.state_dict(), weights):
         raise Wrong("The losses are right, but the weights of actor and target are not.")
     used.only_replays()

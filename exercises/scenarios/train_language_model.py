@@ -12,10 +12,10 @@ from torch.nn.utils import clip_grad_norm_
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, fill_placeholders
-from exercises.scenarios.common import few, functions
+from exercises.scenarios.common import as_functions, draw_int
 from exercises.scenarios.eager import perceptron
-from exercises.scenarios.rules import callers_own, detached
-from exercises.scenarios.warm_ups import momentum_empty, untrained
+from exercises.scenarios.rules import detached, unmodified
+from exercises.scenarios.warm_ups import require_no_momentum, require_untrained
 from helpers.capture import capture_step, unchanged
 
 BOUND = 1.0  # the norm that the exercise clips to
@@ -88,8 +88,8 @@ def accumulating_step(answer: Callable) -> None:
     below the bound of clipping, which hides their size.
     """
     net = perceptron(nn.Tanh())
-    parts = few(2, 5)
-    rows = few()
+    parts = draw_int(2, 5)
+    rows = draw_int()
     rates = [0.4, 0.1, 0.3, 0.6, 0.2]
     batches = []
     for error in (0.2, 0.2, 3.0, 3.0, 3.0):
@@ -101,13 +101,13 @@ def accumulating_step(answer: Callable) -> None:
     optimizer, rate = momentum(net, rates[0])
     given, seen = copy_tensors(batches[0]), []
     net.register_forward_pre_hook(lambda _, passed: seen.append(passed[0].shape[:-1].numel()))
-    with callers_own("inputs or targets", given, batches):
-        with untrained(net):
+    with unmodified("inputs or targets", given, batches):
+        with require_untrained(net):
             step = answer(net, optimizer, rate, *given)
-        momentum_empty(optimizer)
+        require_no_momentum(optimizer)
         requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
         used = call_answer(step, requests)
-        used.gives(expected, mistakes(start, batches, rates))
+        used.require(expected, mistakes(start, batches, rates))
         detached(used.kept)
         used.replays(graphs=5, operators=30)
         if max(seen) > rows:
@@ -140,7 +140,7 @@ def checkpoints(answer: Callable) -> None:
     saved once, and taken up again twice.
     """
     net = perceptron(nn.BatchNorm1d(8), nn.Dropout(0.5))
-    inputs = torch.randn(few(4, 9), 4, device="cuda")
+    inputs = torch.randn(draw_int(4, 9), 4, device="cuda")
     lr = torch.tensor(0.05, device="cuda")
     optimizer = torch.optim.Adam(net.parameters(), lr, capturable=True)
 
@@ -154,7 +154,7 @@ def checkpoints(answer: Callable) -> None:
     with unchanged(net, optimizer):
         replay = capture_step(step)
     known = known_to(net, optimizer)
-    save, load = functions(answer(net, optimizer), "save", "load")
+    save, load = as_functions(answer(net, optimizer), "save", "load")
     four_losses(replay, lr)
     saved, right = save(), copy_tensors(known)
     straight = four_losses(replay, lr)

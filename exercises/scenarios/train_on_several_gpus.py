@@ -19,8 +19,8 @@ from exercises.answers.graph_use import call_answer, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.eager import draw_batches, perceptron
-from exercises.scenarios.rules import callers_own, detached, one_graph
-from exercises.scenarios.warm_ups import untrained
+from exercises.scenarios.rules import detached, one_graph, unmodified
+from exercises.scenarios.warm_ups import require_untrained
 
 ALONE = (
     "Each rank trains alone: no gradient of the other rank arrived.",
@@ -179,8 +179,8 @@ def _used(answer, drawn, *arguments, arrive=lambda number: None):
         arrive(number)
         return train(*batch)
 
-    with callers_own("x or y", sample, batches), two_ranks(others) as built:
-        with untrained(net), watch_graphs() as seen:
+    with unmodified("x or y", sample, batches), two_ranks(others) as built:
+        with require_untrained(net), watch_graphs() as seen:
             train = answer(net, *sample, *arguments)
             if not built:
                 raise Wrong("It builds no DistributedDataParallel.")
@@ -244,7 +244,7 @@ def capture_ddp(answer: Callable, parts: int = 1) -> None:
         )
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
     symptoms[unsynced] = lambda: losses(batches, [None] * 5)
-    used.gives(expected, symptoms)
+    used.require(expected, symptoms)
     detached(used.kept)
     used.replays(graphs=5, operators=15 + 5 * len(others))
     one_graph(seen)
@@ -257,7 +257,7 @@ def graph_under_ddp(answer: Callable) -> None:
     losses = partial(losses_of_rank, copy.deepcopy(net))
     used, built, _ = _used(answer, drawn)
     alone = GRAPHED_DDP if any("forward" in vars(ddp) for ddp in built) else ALONE
-    used.gives(
+    used.require(
         expected,
         {
             alone: lambda: losses(batches, [None] * 5),
@@ -292,7 +292,7 @@ def skip_together(answer: Callable) -> None:
             "Its gradients reached the weights or the momentum: zero times infinity is NaN, and "
             "torch.where selects.",
         )
-    used.gives(
+    used.require(
         losses(skipped={1, 3, 4}),
         {
             DECIDED_ALONE: lambda: losses(skipped={1, 4}),

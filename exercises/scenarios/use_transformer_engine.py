@@ -10,8 +10,8 @@ from torch import nn
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import few
-from exercises.scenarios.rules import callers_own
+from exercises.scenarios.common import draw_int
+from exercises.scenarios.rules import unmodified
 
 FROZEN = (
     "Every batch is rounded with the first scale.",
@@ -83,7 +83,7 @@ def graph_autocast(answer: Callable) -> None:
 
 def graph_scaled(answer: Callable) -> None:
     """A layer whose new state are new tensors, and six batches of different magnitudes."""
-    layer, rows = Scaled().cuda(), few()
+    layer, rows = Scaled().cuda(), draw_int()
     batches = [
         magnitude * torch.randn(rows, 4, device="cuda") for magnitude in (0.5, 4, 1, 0.1, 0.1, 0.1)
     ]
@@ -109,9 +109,9 @@ def graph_scaled(answer: Callable) -> None:
                 "Before the first replay, scale and history are no longer the layer's.",
                 "The warm-up moved them: restore them in place.",
             )
-        with callers_own("inputs", sample, batches):
+        with unmodified("inputs", sample, batches):
             used = call_answer(run, batches)
-    used.gives(expected, symptoms)
+    used.require(expected, symptoms)
     if not are_close(layer.state_dict(), twin.state_dict()):
         raise Wrong(
             "The results are right, but scale or history are not the eager ones afterwards."
@@ -149,7 +149,7 @@ def outputs_of(layer: Kept, batches: list, flags: tuple, changes: list) -> list:
 
 def graph_microbatches(answer: Callable) -> None:
     """Six calls, half of them first microbatches; the weight changes before each."""
-    rows, count = few(), len(FIRST)
+    rows, count = draw_int(), len(FIRST)
     with torch.no_grad():
         layer = Kept().cuda()
         layer.weight.add_(1)  # from now on, rounding would change the copy
@@ -168,9 +168,9 @@ def graph_microbatches(answer: Callable) -> None:
         run = answer(layer, sample)
         if layer.rounded is not kept or not are_close(layer.weight, weight):
             raise Wrong("layer.rounded is a new tensor, or the weight has changed: keep both.")
-        with callers_own("inputs", sample, batches):
+        with unmodified("inputs", sample, batches):
             used = call_answer(run, microbatches(layer, batches, FIRST, changes))
-    used.gives(expected, symptoms)
+    used.require(expected, symptoms)
     used.only_replays()
     if len(used.seen.replayed) < count:
         raise Wrong("Some calls replay nothing: capture both kinds of call.")

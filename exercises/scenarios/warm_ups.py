@@ -23,7 +23,7 @@ ANEW = (
 
 
 @contextmanager
-def untrained(net: nn.Module) -> Iterator[None]:
+def require_untrained(net: nn.Module) -> Iterator[None]:
     """Raises Wrong if the warm-up of the block has trained net."""
     before = copy_tensors(net.state_dict())
     yield
@@ -31,14 +31,14 @@ def untrained(net: nn.Module) -> Iterator[None]:
         raise Wrong(TRAINED)
 
 
-def momentum_empty(optimizer: torch.optim.Optimizer) -> None:
+def require_no_momentum(optimizer: torch.optim.Optimizer) -> None:
     """Raises Wrong if the warm-up has left momentum."""
     if any(state["momentum_buffer"].count_nonzero() for state in optimizer.state.values()):
         raise Wrong(FILLED)
 
 
 @contextmanager
-def nothing_drawn() -> Iterator[None]:
+def require_no_draws() -> Iterator[None]:
     """Raises Wrong if the warm-up of the block has drawn on the GPU."""
     before = torch.cuda.get_rng_state()
     yield
@@ -46,7 +46,7 @@ def nothing_drawn() -> Iterator[None]:
         raise Wrong(DREW)
 
 
-def on_side_stream(streams: list) -> None:
+def require_side_stream(streams: list) -> None:
     """Raises Wrong if a warm-up ran on the default stream."""
     if torch.cuda.default_stream() in streams:
         raise Wrong(
@@ -56,7 +56,7 @@ def on_side_stream(streams: list) -> None:
         )
 
 
-def passes(net: nn.Module) -> tuple[Runs, Runs]:
+def count_passes(net: nn.Module) -> tuple[Runs, Runs]:
     """The forward passes of a network and its copies from now on: all of them, and those that
     autograd records.
     """

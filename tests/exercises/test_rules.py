@@ -13,13 +13,11 @@ from tests.support.captures import EXERCISES, each
 
 SENTENCES = {  # of an exercise's text or stub -> the rules of which its scenario calls one
     r"(?<!trains with )\bone graph\b": (rules.one_graph,),
-    r"caller's .{0,40}(not|never) change|as it is\b|keeps? (its|their) values": (
-        rules.callers_own,
-    ),
+    r"caller's .{0,40}(not|never) change|as it is\b|keeps? (its|their) values": (rules.unmodified,),
     r"\bdetached\b|without (its|an|their) autograd graph": (rules.detached,),
-    r"branches that may run at the same time": (rules.at_the_same_time,),
-    r"graphs can (still )?run at the same time": (rules.replays_at_the_same_time,),
-    r"may free .{0,20}right after": (rules.freed_right_after,),
+    r"branches that may run at the same time": (rules.concurrent_branches,),
+    r"graphs can (still )?run at the same time": (rules.concurrent_graphs,),
+    r"may free .{0,20}right after": (rules.reuse_freed,),
 }
 
 
@@ -90,5 +88,5 @@ def test_each_rule_is_used():
 
 def test_a_text_that_asks_more_than_its_scenario_is_found():
     path = lesson_file("change_weights")
-    assert (rules.freed_right_after,) in asked(path, "published")
+    assert (rules.reuse_freed,) in asked(path, "published")
     assert "no_such_rule" not in called(scenarios.scenario("change_weights", "published"))

@@ -5,27 +5,27 @@ from collections.abc import Callable
 import torch
 
 from exercises.answers.graph_use import call_answer
-from exercises.scenarios.common import few
+from exercises.scenarios.common import draw_int
 
 
 def make_scaler(answer: Callable) -> None:
     """A weight, and five inputs; the sample is the first."""
     weight = torch.randn(4, device="cuda")
-    batches = torch.randn(5, few(), 4, device="cuda")
+    batches = torch.randn(5, draw_int(), 4, device="cuda")
     used = call_answer(answer(weight, batches[0].clone()), list(batches))
     used.replays(graphs=5, operators=10)
-    used.gives([batch * weight for batch in batches])
+    used.require([batch * weight for batch in batches])
 
 
 def running_total(answer: Callable) -> None:
     """Five inputs, and the sum of all so far after each; the sample is the first input."""
-    batches = torch.randn(5, few(), device="cuda")
+    batches = torch.randn(5, draw_int(), device="cuda")
     totals = list(batches.cumsum(0))
     used = call_answer(answer(batches[0].clone()), list(batches))
     used.replays(graphs=5, operators=10)
     warm_up = "The warm-up has added to the total: put it back to zero, in place."
     first = "Every call adds the first input: copy the new one into the static input."
-    used.gives(
+    used.require(
         totals,
         {
             warm_up: [total + 3 * batches[0] for total in totals],
