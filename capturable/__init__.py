@@ -8,10 +8,10 @@ Needs torch alone. The modules:
   differ; user_lines and live_objects say where it is; cpu_as_gpu knows what a CPU does otherwise
 - what is found: check asks judge which of the rules is broken (waiting_operators: a table of
   waits), differences what changed between two runs, graphs_inside what replays graphs of its own,
-  changed_elsewhere what code outside of the step changes; findings shows it, accepted leaves out
-  what somebody has accepted
+  changed_values what code outside of the step changes; findings shows it, ignored_findings leaves
+  out what somebody has accepted
 - two steps: compare calls them with comparison_inputs, on a GPU or the stand_in; step_state says
-  what a step keeps, values_apart where it differs, likely_causes why
+  what a step keeps, value_differences where it differs, likely_causes why
 - putting back: restore, all that is in reach and the memory of tensors
 - a real capture: real_capture asks one; capture_attempt tries it and finds the line
 - messages: explain says what one means, from the causes, or by similar_causes; it needs not

@@ -10,13 +10,13 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from capturable import judge
-from capturable.accepted import misspelt_rule_names, without_ignored
-from capturable.changed_elsewhere import read_and_changed
+from capturable.changed_values import read_and_changed
 from capturable.cpu_as_gpu import CpuAsGpu, StandInAsGpu
 from capturable.differences import first_operator_difference, operator_differences
 from capturable.findings import Finding, Findings, Report, short
 from capturable.graphs_inside import functions_with_graphs
 from capturable.host_calls import as_if_capturing, eager_control_flow, watch_host_calls
+from capturable.ignored_findings import misspelt_rule_names, without_ignored
 from capturable.inputs import Call, Difference, merge_python_values, named_parts, tensor_pairs
 from capturable.operators import Op, OpLog, storage_address
 from capturable.python_state import PythonStateWatch, values_at, watched
@@ -94,7 +94,7 @@ class StepCheck:
             what = f"{read.name} is read here, and line {read.changed_at} changes it {when}"
             self.found("path" if read.branches else "frozen number", read.line, what)
 
-    def judge_static(self, static: Call) -> None:
+    def judge_static_inputs(self, static: Call) -> None:
         """Judge the tensors that the graph will read."""
         for name, value in (
             *named_parts("inputs", static.args),

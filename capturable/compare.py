@@ -32,13 +32,13 @@ from capturable.operators import OpLog, storage_address
 from capturable.restore.reachable import is_a
 from capturable.stand_in import gpu_or_stand_in, is_not_modelled
 from capturable.step_state import StepState, random_states, seed_all, set_random_states
-from capturable.values_apart import (
-    first_apart,
+from capturable.value_differences import (
+    first_difference,
     is_number,
     largest_gap,
+    max_abs,
     rounding,
     same,
-    size_of,
 )
 
 CALLS = 12
@@ -277,7 +277,7 @@ class Comparing:
             names = ", ".join(sorted(eager.keys() ^ graphed.keys()))
             return self._differs(kind, call, names, " is returned by one of the two steps alone")
         gradients = max(
-            (size_of(eager[name]) for name in eager if name.endswith(".grad")), default=0.0
+            (max_abs(eager[name]) for name in eager if name.endswith(".grad")), default=0.0
         )
         for name in eager | graphed:
             # an optimizer makes its state, which begins with zeros, in its first step
@@ -292,16 +292,16 @@ class Comparing:
             if _shape(expected) != _shape(actual):
                 text = f" has the shape {_shape(actual)}, and {_shape(expected)} eagerly"
                 return self._differs(kind, call, name, text)
-            changed = largest_gap(expected, start.get(name, 0.0)) if start else size_of(expected)
+            changed = largest_gap(expected, start.get(name, 0.0)) if start else max_abs(expected)
             # a gradient that should be zero is the rounding of others
-            size = gradients if name.endswith(".grad") else size_of(expected)
+            size = gradients if name.endswith(".grad") else max_abs(expected)
             allowed = self.rtol * changed + rounding(expected) * size
             repeats = largest_gap(expected, again.get(name, expected))
             if repeats:
                 self.comparison.notes.append(
                     f"{name} differs by {repeats:.3g} between two eager runs"
                 )
-            apart = first_apart(expected, actual, allowed + REPEATED * repeats)
+            apart = first_difference(expected, actual, allowed + REPEATED * repeats)
             if apart:
                 return self._differs(kind, call, name, str(apart))
             self.exact = False

@@ -11,7 +11,7 @@ from capturable.comparison_inputs import batch_tensors
 from capturable.explain import explain
 from capturable.load_step import LoadedStep, original_error
 from capturable.restore.reachable import is_a
-from capturable.values_apart import numbers, same
+from capturable.value_differences import numbers, same
 
 MOST = 3
 CPU_DRAWS = "CPU random numbers"

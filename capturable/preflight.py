@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from capturable.accepted import without_ignored
 from capturable.check import StepCheck
 from capturable.cpu_as_gpu import capturable_optimizers
 from capturable.findings import Findings
 from capturable.graphs_inside import GRAPHED, functions_with_graphs
+from capturable.ignored_findings import without_ignored
 from capturable.inputs import Call, compare
 from capturable.live_objects import live_objects
 from capturable.real_capture import verified
@@ -94,7 +94,7 @@ def _runs(
     the last call."""
     once = partial(step, *static.args, **static.kwargs)
     found = compare(static, real)
-    check.judge_static(static)
+    check.judge_static_inputs(static)
     for _ in range(warmup):
         check.run(once, judged=False)  # optimizers make their state in their first step
         check.look_again(reach(step, static))
@@ -105,7 +105,7 @@ def _runs(
     second = check.run(again)
     check.judge_python_inputs(values, check.compare(first, second))
     check.judge_reach(step, reach(step))
-    check.judge_static(static)  # as the step has left it
+    check.judge_static_inputs(static)  # as the step has left it
     check.judge_capture_checks(second, partial(check.run, again, judged=False, capturing=False))
     return first, again
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from capturable.restore.reachable import Place, is_a, reach
-from capturable.values_apart import is_number
+from capturable.value_differences import is_number
 
 SETTINGS = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 KINDS = (torch.nn.Module, *SETTINGS, torch.Generator, torch.Tensor)

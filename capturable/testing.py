@@ -9,7 +9,7 @@ def test_the_step_can_be_captured():
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from capturable.accepted import without_rules
+from capturable.ignored_findings import without_rules
 from capturable.load_step import LoadedStep, split_batch
 
 

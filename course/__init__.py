@@ -1,7 +1,7 @@
 """What records, plays and starts notebooks. A reader of the lessons never needs to open it.
 
 In notebooks   lesson: %%gpu cells; progress: what is solved; player: a lesson run as a reader
-               without a GPU runs it, with its outputs; shown: numbers, charts and errors
+               without a GPU runs it, with its outputs; display: numbers, charts and errors
                exhibits: the gallery's failures; node_chart: graphs drawn; recorded_gpus: the
                recordings of all GPUs
                memory: given back; perfetto: traces; show_source: a part of a file; touch:

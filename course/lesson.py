@@ -20,6 +20,7 @@ from IPython import get_ipython
 from IPython.display import Markdown, clear_output, display
 
 from course import ranks
+from course.display import describe_charts, round_numbers, show_error
 from course.lessons import present_name
 from course.machine import NeedsMore, gpu_name, has_too_few_gpus, missing, played
 from course.paths import REFERENCE_GPU, TRACES, LessonError
@@ -27,15 +28,14 @@ from course.progress import in_copy, lesson_ending
 from course.recordings.cells import handed_on, tree
 from course.recordings.kernel_history import RUN_ABOVE, History
 from course.recordings.recording import Recording, recorded_lesson
-from course.recordings.statements import IMPORT, Cell, parsed
+from course.recordings.statements import IMPORT, ParsedCell, parsed
 from course.recordings.values import decode
-from course.shown import describe_charts, round_numbers, show_error
 
 IMPORTED_BY = {r"\blesson\(": "torch", r"\b(check_capture|cpu_graphs)\(": "torch._dynamo"}
 RECORD_TO = "CUDA_GRAPHS_RECORD_TO"  # the recorder sets it to the folder for a lesson's traces
 RECORDED_ON = "CUDA_GRAPHS_RECORDED_ON"  # the reader may set it to a folder of traces/
 PLAY = "CUDA_GRAPHS_PLAY"  # the player sets it to the folder from which it plays, even beside a GPU
-_open: "Lesson | None" = None
+_open: "LessonSession | None" = None
 _history: History | None = None
 
 
@@ -65,7 +65,7 @@ def lesson(
     if live is None:
         live = not lacking and (gpu is not None or RECORD_TO in os.environ)
     folder = os.environ.get(PLAY) or recorded_on or os.environ.get(RECORDED_ON, REFERENCE_GPU)
-    opened = Lesson(name, live, folder)
+    opened = LessonSession(name, live, folder)
     shell = get_ipython()
     load_ipython_extension(shell)
     describe_charts(shell)
@@ -128,8 +128,8 @@ def trace_file(name: str) -> Path:
     )
 
 
-def current() -> "Lesson":
-    """The open Lesson. Raises LessonError before lesson() was called."""
+def current() -> "LessonSession":
+    """The open lesson. Raises LessonError before lesson() was called."""
     if _open is None:
         raise LessonError(
             'No lesson is open: run the cell lesson("...") at the top of the notebook first. '
@@ -139,7 +139,7 @@ def current() -> "Lesson":
 
 
 @dataclass
-class Lesson:
+class LessonSession:
     """A lesson's name, whether it runs live, where its traces are, and its recording on the GPU of
     that name.
     """
@@ -171,7 +171,7 @@ def _transform(lines: list[str]) -> list[str]:
     return lines[1:] if lines[1:2] and lines[1].startswith("%%") else ["\n", *lines[1:]]
 
 
-def play(cell: Cell) -> None:
+def play(cell: ParsedCell) -> None:
     """What a %%gpu cell without a GPU runs instead: show its recording, bind its names.
 
     These are the names in its first line, with the recorded values, and what it imports.
@@ -206,7 +206,7 @@ def show_output(output: dict[str, Any]) -> None:
         print("".join(content), end="", file=getattr(sys, kind))
 
 
-def imported(cell: Cell) -> dict[str, Any]:
+def imported(cell: ParsedCell) -> dict[str, Any]:
     """What the imports at the top level of a %%gpu cell bind; a missing package binds nothing.
 
     A played cell runs them, so that the cells after it find the names which they would find live.

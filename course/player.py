@@ -22,10 +22,10 @@ from IPython.utils.capture import capture_output
 from matplotlib import pyplot as plt
 from traitlets.config import Config
 
+from course.display import titles
 from course.lesson import PLAY
 from course.paths import NOTEBOOKS, REFERENCE_GPU
 from course.recordings.cells import checked, handed_on
-from course.shown import titles
 
 PRELOADED = [  # what most lessons import, once for all their processes
     "course.player",

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from trace_report.lanes import COLOURS, in_unit, sheet, timelines
-from trace_report.shown import (
+from trace_report.step_view import (
     end_us_of,
     events_of_step,
     host_work,

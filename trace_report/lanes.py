@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from trace_report.intervals import busy_time
-from trace_report.shown import end_us_of, events_of_step
+from trace_report.step_view import end_us_of, events_of_step
 from trace_report.trace import Trace
 from trace_report.units import in_words, unit
 

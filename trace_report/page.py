@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from trace_report.lanes import COLOURS
-from trace_report.shown import host_work, pale_bars_note, shown_step, trace_of_one_step
+from trace_report.step_view import host_work, pale_bars_note, shown_step, trace_of_one_step
 from trace_report.table import BARS, comparison_rows, name_with_caveat, summaries
 from trace_report.timeline import timeline
 from trace_report.trace import Trace

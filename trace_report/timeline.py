@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from trace_report.lanes import COLOURS
-from trace_report.shown import events_of_step, short_name
+from trace_report.step_view import events_of_step, short_name
 from trace_report.touch import touchable
 from trace_report.trace import Trace
 from trace_report.units import in_words

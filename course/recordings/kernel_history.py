@@ -33,7 +33,7 @@ from course.recordings.reached_code import (
     redefined,
 )
 from course.recordings.recording import RecordedCell, Recording, as_written
-from course.recordings.statements import Cell, Statement, hash_of, needed, parsed
+from course.recordings.statements import ParsedCell, Statement, hash_of, needed, parsed
 
 RUN_ABOVE = "In JupyterLab: Run, Run All Above Selected Cell."
 GIVEN = ("In", "Out", "get_ipython", "exit", "quit", "open")  # by IPython
@@ -119,7 +119,7 @@ class History:
         return name in self.objects and self.objects[name]() is value
 
     def allows(
-        self, cell: Cell, recording: Recording
+        self, cell: ParsedCell, recording: Recording
     ) -> tuple[RecordedCell, dict[str, tuple[str, str]]]:
         """The recorded %%gpu cell like this one, and the tools of which it used another copy: the
         version then, and the one here. Raises NeedsGPU if other code came before it here, or if the
@@ -147,7 +147,7 @@ class History:
         return recording.cells[number], others
 
     def _check_statements(
-        self, cell: Cell, before: list[Statement], recording: Recording, then: RecordedCell
+        self, cell: ParsedCell, before: list[Statement], recording: Recording, then: RecordedCell
     ) -> None:
         known = {one for hashed in recording.statements.values() for one in hashed}
         read = {name for one in (*before, *cell.statements) for name in one.reads | one.later}

@@ -34,7 +34,7 @@ class Statement(NamedTuple):
         return ast.unparse(self.node).partition("\n")[0][:60]
 
 
-class Cell(NamedTuple):
+class ParsedCell(NamedTuple):
     """A cell's source, parsed: the names that it hands on (None: it is no %%gpu cell), its
     statements, none if it is no Python, and a hash of what it does as a %%gpu cell.
     """
@@ -50,12 +50,12 @@ class Cell(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def parsed(source: str) -> Cell:
+def parsed(source: str) -> ParsedCell:
     """A cell, from its source."""
     body, names = tree(source).body, handed_on(source)
     found = tuple(_statement(node) for whole in body for node in _single(whole))
     whole = canonical(ast.Module(body, [])) if body else source.split()
-    return Cell(source, names, found, short_hash([names, whole]))
+    return ParsedCell(source, names, found, short_hash([names, whole]))
 
 
 def _statement(node: ast.stmt) -> Statement:
@@ -99,7 +99,7 @@ def bound(node: ast.AST) -> set[str]:
     return set().union(*map(bound, ast.iter_child_nodes(node)))
 
 
-def needed(cell: Cell, before: Sequence[Statement]) -> list[Statement]:
+def needed(cell: ParsedCell, before: Sequence[Statement]) -> list[Statement]:
     """The statements of other cells on which a cell depends, in the order in which they ran.
 
     before: all that ran before the cell, in order.

@@ -7,9 +7,9 @@ from jupyter_client.manager import start_new_kernel
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from course.commands import record
+from course.display import RUN_FIRST
 from course.files import SavingError, replacing
 from course.paths import ROOT
-from course.shown import RUN_FIRST
 from tests.support.machine import PATIENCE
 
 

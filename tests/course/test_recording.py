@@ -134,12 +134,12 @@ def test_every_gpus_recording_is_laid_beside(tmp_path, shell, monkeypatch):
     (tmp_path / "local").mkdir()
     shutil.copy(tmp_path / "nvidia-h200" / "start_here.json", tmp_path / "local")
     monkeypatch.setattr(lesson, "TRACES", tmp_path)
-    monkeypatch.setattr(lesson, "_open", lesson.Lesson("start_here", live=False))
+    monkeypatch.setattr(lesson, "_open", lesson.LessonSession("start_here", live=False))
     table = recorded_gpus.every_gpu("timings")
     names = [name.partition(",")[0] for name in table.index.get_level_values(0)]
     assert names == ["NVIDIA H200"] * 2 + ["Other GPU"] * 2
     shell.user_ns["timings"] = recorded_lesson("start_here").value("timings")
-    monkeypatch.setattr(lesson, "_open", lesson.Lesson("start_here", live=True))
+    monkeypatch.setattr(lesson, "_open", lesson.LessonSession("start_here", live=True))
     assert len(recorded_gpus.every_gpu("timings")) == 6
     with pytest.raises(RecordingError, match="no value 'other'"):
         shell.user_ns["other"] = shell.user_ns["timings"]

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from course.shown import describe_charts, five_digits, round_numbers
+from course.display import describe_charts, five_digits, round_numbers
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
-from course.lesson import Lesson
+from course.lesson import LessonSession
 from exercises import check, compare_guess
 from exercises.answers import solutions
 from exercises.answers.comparison import describe_difference
@@ -23,7 +23,7 @@ SOLUTIONS = {
 @pytest.fixture(autouse=True)
 def lesson(monkeypatch):
     monkeypatch.setattr(solutions, "solution_sources", lambda: SOLUTIONS)
-    monkeypatch.setattr(solutions, "current", lambda: Lesson("tables", live=False))
+    monkeypatch.setattr(solutions, "current", lambda: LessonSession("tables", live=False))
 
 
 def test_a_right_answer():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from course.lesson import Lesson
+from course.lesson import LessonSession
 from course.lessons import lesson_file
 from cpu_graph import cpu_graphs
 from exercises.answers import solutions
@@ -24,7 +24,7 @@ SYMPTOM, REPAIR = "Every result is the last one.", "Clone each."
 
 @pytest.fixture(autouse=True)
 def opened(monkeypatch):
-    lesson = Lesson(LESSON, live=False)
+    lesson = LessonSession(LESSON, live=False)
     monkeypatch.setattr(solutions, "current", lambda: lesson)
     solutions.wrong_runs.clear()
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from course.lesson import Lesson
+from course.lesson import LessonSession
 from course.lessons import lesson_file
 from course.paths import NOTEBOOKS
 from exercises.answers import solutions
@@ -32,7 +32,7 @@ each = pytest.mark.parametrize("name", SCRIPTS)
 
 @pytest.fixture(autouse=True)
 def opened(monkeypatch):
-    lesson = Lesson(LESSON, live=True)
+    lesson = LessonSession(LESSON, live=True)
     monkeypatch.setattr(solutions, "current", lambda: lesson)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course.lesson import Lesson
+from course.lesson import LessonSession
 from course.paths import NOTEBOOKS, lesson_name
 from course.recordings.cells import checked
 from exercises import check_capture
@@ -25,7 +25,7 @@ each = pytest.mark.parametrize(("path", "name"), EXERCISES, ids=[name for _, nam
 
 def verdict(monkeypatch, path, name, answer, gpu=False):
     monkeypatch.setattr(solutions, "SYMPTOM_ALONE", 0)
-    lesson = Lesson(lesson_name(path), live=False)
+    lesson = LessonSession(lesson_name(path), live=False)
     monkeypatch.setattr(solutions, "current", lambda: lesson)
     namespace = {"check_capture": check_capture, name: answer, "gpu": gpu}
     outcome = eval(f"check_capture({name}, gpu=gpu)", namespace)

@@ -24,7 +24,7 @@ from trace_report.chart import draw, steps, time_bars
 from trace_report.lanes import COLOURS
 from trace_report.names import read_named
 from trace_report.page import page
-from trace_report.shown import MOST, shown_step, trace_of_one_step
+from trace_report.step_view import MOST, shown_step, trace_of_one_step
 from trace_report.trace import read_trace
 from trace_report.units import in_words
 

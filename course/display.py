@@ -36,10 +36,10 @@ def describe_charts(shell: Any) -> None:
     """Let an IPython shell give charts a text for screen readers: their title."""
     plt.switch_backend(plt.get_backend())  # now: as it starts, it drops what shows figures
     html = shell.display_formatter.formatters["text/html"]
-    html.for_type(Figure, described)
+    html.for_type(Figure, chart_html)
 
 
-def described(figure: Figure) -> str:
+def chart_html(figure: Figure) -> str:
     """A figure as an HTML image whose text is what its titles say."""
     png = print_figure(figure, fmt="png", base64=True)
     said = escape(titles(figure) or "Chart without a title")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 
 
-class Apart(NamedTuple):
+class FirstDifference(NamedTuple):
     """Where two values differ first: the index, both numbers there, and the largest difference."""
 
     place: tuple[int, ...]
@@ -40,7 +40,7 @@ def largest_gap(one: Any, other: Any) -> float:
     return float(gaps.max()) if gaps.numel() else 0.0
 
 
-def first_apart(one: Any, other: Any, allowed: float) -> Apart | None:
+def first_difference(one: Any, other: Any, allowed: float) -> FirstDifference | None:
     """The first place where two values are further apart than allowed; None if they are not."""
     one, other = numbers(one), numbers(other)
     gaps = _gaps(one, other)
@@ -48,7 +48,7 @@ def first_apart(one: Any, other: Any, allowed: float) -> Apart | None:
     if not len(places):
         return None
     index = tuple(places[0].tolist())
-    return Apart(index, float(one[index]), float(other[index]), float(gaps.max()))
+    return FirstDifference(index, float(one[index]), float(other[index]), float(gaps.max()))
 
 
 def numbers(value: Any) -> torch.Tensor:
@@ -66,7 +66,7 @@ def rounding(value: Any) -> float:
     return 2 * torch.finfo(value.dtype).eps if floating else 0.0
 
 
-def size_of(value: Any) -> float:
+def max_abs(value: Any) -> float:
     """The largest finite number in a value."""
     sizes = numbers(value).abs()
     sizes = sizes[sizes.isfinite()]
