@@ -35,7 +35,7 @@ def frames_from(frame):
 
 
 @cache
-def names_read(code):
+def read_and_set(code):
     """The attributes and globals that code reads -> whether it sets them as well."""
     named = [each for each in get_instructions(code) if each.opcode in hasname]
     stores = Counter(each.argval for each in named if each.opname.startswith("STORE_"))
@@ -72,7 +72,7 @@ class Values:
         if (code, id(this)) in self.seen:
             return
         self.seen.add((code, id(this)))
-        names = names_read(code)
+        names = read_and_set(code)
 
         def is_setting(name, value):  # a whole number that the step sets is a counter
             return is_plain(value) and (not names[name] or type(value) is float)

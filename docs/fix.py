@@ -27,11 +27,11 @@ def changed_lessons() -> list[Path]:
     return [
         path
         for path in lessons()
-        if unnumbered(path.stem) in names or (path in recorded and not _links_to_next_lesson(path))
+        if unnumbered(path.stem) in names or (path in recorded and not _is_next_link_right(path))
     ]
 
 
-def _links_to_next_lesson(lesson: Path) -> bool:
+def _is_next_link_right(lesson: Path) -> bool:
     """Whether a lesson has a page that ends with the link to its next lesson, if it has one."""
     page = read.READ / f"{lesson.stem}.md"
     last = page.read_text(encoding="utf-8").splitlines()[-1] if page.exists() else read.NEXT

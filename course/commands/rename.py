@@ -67,7 +67,9 @@ def rename_lesson(old: str, new: str, root: Path = ROOT) -> list[Path]:
     for path in [path for pattern in FILES for path in root.glob(pattern.format(old))]:
         path.rename(path.with_name(name + path.suffix))
     named = re.compile(rf"""(?:(?<=["'`/.])|(?<=\d_)|^){old}\b(?!\()""", re.MULTILINE)
-    found = update(root, partial(named.sub, name), TEXTS, lambda code: handed_on(code) is None)
+    found = rewrite_texts(
+        root, partial(named.sub, name), TEXTS, lambda code: handed_on(code) is None
+    )
     return sorted({*found, *update_links(root)})
 
 
@@ -93,7 +95,7 @@ def stems(root: Path = ROOT) -> dict[str, str]:
 
 def update_links(root: Path = ROOT) -> list[Path]:
     """Write the lessons' present file names into all Markdown; return the files that changed."""
-    return update(root, partial(with_present_file_names, files=stems(root)), LINKS)
+    return rewrite_texts(root, partial(with_present_file_names, files=stems(root)), LINKS)
 
 
 def with_present_file_names(text: str, files: dict[str, str]) -> str:
@@ -109,7 +111,7 @@ def with_present_file_names(text: str, files: dict[str, str]) -> str:
     return FILE.sub(today, text)
 
 
-def update(
+def rewrite_texts(
     root: Path,
     new: Callable[[str], str],
     patterns: tuple[str, ...],
@@ -165,7 +167,9 @@ def rename_definition(old: str, new: str, root: Path = ROOT) -> list[Path]:
                     f"{old} is also an attribute or an argument in {short(path)}: rename one of "
                     "the two by hand first."
                 )
-    return update(root, partial(re.compile(rf"\b{old}\b").sub, new), TEXTS, lambda code: True)
+    return rewrite_texts(
+        root, partial(re.compile(rf"\b{old}\b").sub, new), TEXTS, lambda code: True
+    )
 
 
 def _trees(root: Path) -> Iterator[tuple[Path, ast.Module]]:

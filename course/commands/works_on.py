@@ -58,12 +58,12 @@ def run_lesson(path: Path, folder: Path = EXECUTED) -> dict | None:
                 f"{path.name} did not run to its end; {where}.\n{run.stdout[-3000:]}"
             )
         (case,) = ElementTree.parse(report).iter("testcase")
-    live, mib = _run_result(folder / path.name)
+    live, mib = _pop_measurement(folder / path.name)
     seconds = float(case.get("time", 0))
     return {"seconds": round(seconds, 1), "peak_gpu_mib": mib} if live else None
 
 
-def _run_result(path):
+def _pop_measurement(path):
     """Whether it ran live, and MiB: what the added cell gave; the cell itself is taken out of the
     copy again.
     """

@@ -32,7 +32,7 @@ from course.recordings.reached_code import (
     other_tools,
     redefined,
 )
-from course.recordings.recording import RecordedCell, Recording, as_written
+from course.recordings.recording import RecordedCell, Recording, shown_line
 from course.recordings.statements import ParsedCell, Statement, hash_of, needed, parsed
 
 RUN_ABOVE = "In JupyterLab: Run, Run All Above Selected Cell."
@@ -136,7 +136,7 @@ class History:
             more = f" {RUN_ABOVE}" if len(missing) > 1 else ""
             raise NeedsGPU(
                 "this %%gpu cell was recorded after the %%gpu cell with the line "
-                f"`{as_written(recording, missing[0])}`, which was not run here: run it first, "
+                f"`{shown_line(recording, missing[0])}`, which was not run here: run it first, "
                 f"{ELSEWHERE}{more}"
             )
         self._look("something between two cells")

@@ -134,7 +134,7 @@ class Kept(nn.Module):
         return inputs @ self.rounded.T
 
 
-def microbatches(layer: Kept, batches: list, flags: tuple, changes: list) -> Iterator[tuple]:
+def microbatch_calls(layer: Kept, batches: list, flags: tuple, changes: list) -> Iterator[tuple]:
     """The arguments of each call; before each, the weight changes in place."""
     for batch, flag, change in zip(batches, flags, changes, strict=True):
         layer.weight.add_(change)
@@ -144,7 +144,7 @@ def microbatches(layer: Kept, batches: list, flags: tuple, changes: list) -> Ite
 def outputs_of(layer: Kept, batches: list, flags: tuple, changes: list) -> list:
     """Outputs of a copy of layer in eager."""
     layer = copy.deepcopy(layer)
-    return [layer(*call) for call in microbatches(layer, batches, flags, changes)]
+    return [layer(*call) for call in microbatch_calls(layer, batches, flags, changes)]
 
 
 def graph_microbatches(answer: Callable) -> None:
@@ -169,7 +169,7 @@ def graph_microbatches(answer: Callable) -> None:
         if layer.rounded is not kept or not are_close(layer.weight, weight):
             raise Wrong("layer.rounded is a new tensor, or the weight has changed: keep both.")
         with unmodified("inputs", sample, batches):
-            used = call_answer(run, microbatches(layer, batches, FIRST, changes))
+            used = call_answer(run, microbatch_calls(layer, batches, FIRST, changes))
     used.require(expected, symptoms)
     used.only_replays()
     if len(used.seen.replayed) < count:

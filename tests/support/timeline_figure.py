@@ -35,7 +35,7 @@ def check_interactions(figure, data):
     """Hover, switch, walk and zoom on a figure drawn of data of timeline_data, two traces."""
     (_, bars), (_, others) = data["variants"]
     figure.scroll_into_view_if_needed()
-    ticks = ticks_of(figure)
+    ticks = texts_of(figure)
     check_names(figure, bars, data["end"])
     check_hover(figure, data["lanes"], bars)
     check_arrow_keys(figure, bars, others, ticks)
@@ -75,7 +75,7 @@ def check_arrow_keys(figure, bars, others, ticks):
     figure.page.keyboard.press("ArrowRight")
     expect(second).to_be_checked()
     expect(figure.locator("rect")).to_have_count(len(others))
-    assert [text for text in ticks_of(figure) if " µs" in text] == [
+    assert [text for text in texts_of(figure) if " µs" in text] == [
         text for text in ticks if " µs" in text
     ]
     figure.page.keyboard.press("ArrowLeft")
@@ -119,7 +119,7 @@ def check_zoom(figure, ticks):
         ("whole step", True),
     ):
         figure.get_by_role("button", name=name).click()
-        assert (ticks_of(figure) == ticks) == same
+        assert (texts_of(figure) == ticks) == same
 
 
 def middle_of_chosen(figure):
@@ -132,10 +132,10 @@ def scale_of(figure):
     """Pixels per µs, by the axis."""
     first, second = (
         (float(figure.locator("line.grid").nth(n).get_attribute("x1")), float(text.split()[0]))
-        for n, text in enumerate([text for text in ticks_of(figure) if " µs" in text][:2])
+        for n, text in enumerate([text for text in texts_of(figure) if " µs" in text][:2])
     )
     return (second[0] - first[0]) / (second[1] - first[1])
 
 
-def ticks_of(figure):
+def texts_of(figure):
     return figure.locator("svg text").all_text_contents()
