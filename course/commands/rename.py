@@ -67,9 +67,7 @@ def rename_lesson(old: str, new: str, root: Path = ROOT) -> list[Path]:
     for path in [path for pattern in FILES for path in root.glob(pattern.format(old))]:
         path.rename(path.with_name(name + path.suffix))
     named = re.compile(rf"""(?:(?<=["'`/.])|(?<=\d_)|^){old}\b(?!\()""", re.MULTILINE)
-    found = rewrite_texts(
-        root, partial(named.sub, name), TEXTS, lambda code: handed_on(code) is None
-    )
+    found = rewrite(root, partial(named.sub, name), TEXTS, lambda code: handed_on(code) is None)
     return sorted({*found, *update_links(root)})
 
 
@@ -95,7 +93,7 @@ def stems(root: Path = ROOT) -> dict[str, str]:
 
 def update_links(root: Path = ROOT) -> list[Path]:
     """Write the lessons' present file names into all Markdown; return the files that changed."""
-    return rewrite_texts(root, partial(with_present_file_names, files=stems(root)), LINKS)
+    return rewrite(root, partial(with_present_file_names, files=stems(root)), LINKS)
 
 
 def with_present_file_names(text: str, files: dict[str, str]) -> str:
@@ -111,7 +109,7 @@ def with_present_file_names(text: str, files: dict[str, str]) -> str:
     return FILE.sub(today, text)
 
 
-def rewrite_texts(
+def rewrite(
     root: Path,
     new: Callable[[str], str],
     patterns: tuple[str, ...],
@@ -167,9 +165,7 @@ def rename_definition(old: str, new: str, root: Path = ROOT) -> list[Path]:
                     f"{old} is also an attribute or an argument in {short(path)}: rename one of "
                     "the two by hand first."
                 )
-    return rewrite_texts(
-        root, partial(re.compile(rf"\b{old}\b").sub, new), TEXTS, lambda code: True
-    )
+    return rewrite(root, partial(re.compile(rf"\b{old}\b").sub, new), TEXTS, lambda code: True)
 
 
 def _trees(root: Path) -> Iterator[tuple[Path, ast.Module]]:
