@@ -49,7 +49,11 @@ TIMED = {
         for name in ("4x16 eager", "4x16 graph", "1x64 eager", "1x64 graph")
     },
     ("decode_language_model", "timings"): {
-        name: name for name in ("graph", "short-cache", "compiled-graph")
+        name: name
+        for name in ("graph", "short-cache", "our-decoder", "reduce-overhead", "compiled-graph")
+    },
+    ("decode_language_model", "limit_times"): {
+        f"one-row-{kernels}": f"batch of 1, {kernels}" for kernels in ("eager", "compiled")
     },
 }
 STEPS = {"reach_floor": 10}  # timed steps in one of the trace
