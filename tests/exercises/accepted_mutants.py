@@ -32,6 +32,7 @@ RIGHT: dict[str, str] = {
     "train_in_place: False turned in set_to_none=False": "The other repair: autograd then adds nothing to what the graph wrote.",
     "decode_ahead: swap copied.record()": INDEPENDENT,
     "decode_ahead: 0 to 1 in batches[0]": ANY_BATCH,
+    "train_as_advised: swap if found['idle'] < 0.2:": INDEPENDENT,
     "make_solver: swap static_x = x.clone()": INDEPENDENT,
     "make_solver: 0.01 to 0.0101 in static_moved > 0.01": "No round of these inputs moves z by a distance between the two.",
     "flip_graph: 0.5 to 0.505 in torch.rand(len(images), 1, 1, 1, device='cuda') < 0.5": BY_CHANCE,
