@@ -21,14 +21,12 @@ ONE_BATCH = (
 )
 CONSTANT = (
     "The losses are those of a learning rate that never falls.",
-    "Every step trains at the first rate: the scheduler must write into the tensor that the graph "
-    "reads.",
+    "Every step trains at the first rate: write each rate into the tensor that the graph reads.",
 )
 WARMUP = 3  # calls of the graphed step that run eagerly, as in examples/train_mlp.py
 FROZEN = (
     "From the first replay on, the losses are those of a learning rate that no longer falls.",
-    "Every replay trains at the rate of the capture: the scheduler changes a number, and the graph "
-    "reads none. Let the optimizer have its rate as a tensor.",
+    "Every replay trains at the rate of the capture. Which tensor does the graph read?",
 )
 
 

@@ -1,7 +1,8 @@
-"""Scenarios: graphs that share a small pool, and two that must not share one."""
+"""Scenarios: graphs that share a small pool, two that must not share one, and a large pool."""
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from unittest.mock import patch
 
 import torch
@@ -12,7 +13,7 @@ from exercises.answers.tensors import are_close, describe_first_difference
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import draw_int, one_pool, require_replay, smallest_fitting
 from exercises.scenarios.eager import perceptron
-from exercises.scenarios.rules import concurrent_graphs, unmodified
+from exercises.scenarios.rules import concurrent_graphs, one_graph, unmodified
 
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
 WAITS = (
@@ -117,3 +118,41 @@ def _at_once(built: GraphUse, streams: list, in_turn: list[Wrong]) -> None:
         )
     if in_turn:
         raise in_turn[0]
+
+
+def layer_means(answer: Callable) -> None:
+    """Four layers; counts the activations that are still alive when each is captured."""
+    captured: list[weakref.ref] = []
+    held: list[int] = []  # when a layer starts, its input apart
+
+    def run(layer, inputs):
+        if not torch.cuda.is_current_stream_capturing():
+            return layer(inputs)
+        held.append(sum(output() is not None for output in captured[:-1]))
+        output = layer(inputs)
+        captured.append(weakref.ref(output))
+        return output
+
+    layers = []
+    for _ in range(4):
+        layers.append(partial(run, nn.Sequential(nn.Linear(4, 4), nn.Tanh()).cuda()))
+    batches = [torch.randn(draw_int(), 4, device="cuda")]
+    batches += [torch.randn_like(batches[0]) for _ in range(2)]
+    expected = []
+    with torch.no_grad():
+        for hidden in batches:
+            means = []
+            for layer in layers:
+                hidden = layer(hidden)
+                means.append(hidden.mean())
+            expected.append((hidden, torch.stack(means)))
+        with unmodified("sample", batches):
+            used = call_answer(answer(layers, batches[0]), batches)
+    require_replay(used.seen)
+    one_graph(used.seen)
+    used.require(expected)
+    if any(held):
+        raise Wrong(
+            f"When a layer starts, the outputs of up to {max(held) + 1} layers are alive.",
+            "Each holds a block of the pool. Which line holds them, and what does it need?",
+        )

@@ -30,19 +30,16 @@ changed(
     train_with_falling_rate,
     not_capturable={", capturable=True": ""},
     eager={"train = GraphedStep(step)": "train = step"},
-    new_tensors={
-        "scheduler.step()":
-            "optimizer.param_groups[0]['lr'] = 0.7 * optimizer.param_groups[0]['lr']",
-    },
+    numbers={"group['lr'].copy_(rate)": "group['lr'] = float(rate)"},
     captured_anew={
         "train = GraphedStep(step)":
             "def train(*batch):\n"
             "    with unchanged(net):\n"
             "        return capture_step(step, *batch)()",
     },
-    right_filled_by_hand={"scheduler.step()": "lr.fill_(0.7 * lr.item())"},
+    right_filled={"copy_(rate)": "fill_(rate.item())"},
     right_in_the_group={
-        "torch.tensor(0.05, device='cuda')": "torch.full((), 0.05, device='cuda')",
+        "rates[0].clone()": "torch.full((), 0.05, device='cuda')",
         "capturable=True": "capturable=True, foreach=False",
     },
 )

@@ -72,3 +72,21 @@ changed(
         "replays[len(inputs)](inputs)": "replays[len(inputs)](inputs)[0]",
     },
 )
+
+
+def layer_means__eager(layers, sample):
+    def predict(inputs):
+        means = []
+        for layer in layers:
+            inputs = layer(inputs)
+            means.append(inputs.mean())
+        return inputs, torch.stack(means)
+
+    return predict
+
+
+changed(
+    layer_means,
+    previous_kept={"hidden = layer(hidden)": "before, hidden = (hidden, layer(hidden))"},
+    not_cloned={"result.clone()": "result"},
+)
