@@ -142,7 +142,7 @@ class Trace:
 
         Each lasts from the GPU's end of the step before to its own, less a pause between the two
         marks in which neither host nor GPU works on a step. The first step with GPU work is left
-        out, because it fills the pipeline, and so are those around that launch nothing. With one
+        out, because it starts with an idle GPU; so are those around that launch nothing. With one
         such step, or without marks, there is one row: from its start until its GPU work has ended.
         """
         done_us = self._own().groupby("step").end_us.max().cummax()

@@ -123,7 +123,7 @@ def _remarks(s):
     if not s.steady_steps:
         yield f"the only step includes the start of an idle GPU, so record {RECORD} for its time"
     else:
-        yield f"the first of {s.steps:.0f} steps is left out, because it fills the pipeline"
+        yield f"the first of {s.steps:.0f} steps is left out, because it starts with an idle GPU"
 
 
 def _advice(s):

@@ -33,6 +33,10 @@ TWICE = (
     "on, each gradient counts twice.",
     "What does .grad hold just before autograd adds the new gradient to it?",
 )
+LAST_TWICE = (
+    "After two micro-batches .grad holds twice the gradient of the second one.",
+    "It is the graph's own memory, which the second replay overwrites.",
+)
 
 
 def graph_without_one_dropout(answer: Callable) -> None:
@@ -121,6 +125,44 @@ def _siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) ->
             "The loss is right, but the gradients differ from eager.",
             "Does the second forward pass overwrite what the backward pass of the first one reads?",
         )
+
+
+def graph_for_accumulation(answer: Callable) -> None:
+    """A model with batch normalization, and an ordinary loop of three steps with two micro-batches
+    each.
+    """
+    net = Net(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)).cuda()
+    twin, batches = copy.deepcopy(net), draw_batches(6)
+    before, sample = copy_tensors(net.state_dict()), batches[0][0].clone()
+    buffers = {name: buffer.data_ptr() for name, buffer in net.named_buffers()}
+    with callers_own("inputs", sample):
+        graphed = _module(_answer(answer, net, sample))
+        if not are_close(graphed.state_dict(), before):
+            raise Wrong(
+                "The warm-up moved the running statistics of batch normalization.",
+                "Copy their values back in place.",
+            )
+        for name, buffer in graphed.named_buffers():
+            if buffer.data_ptr() != buffers[name]:
+                raise Wrong(
+                    f"{name} is a new tensor, but the graph still updates the old one.",
+                    "Copy the value back in place.",
+                )
+        for pair in (batches[:2], batches[2:4], batches[4:]):
+            for module in (graphed, twin):
+                module.zero_grad(set_to_none=False)
+            expected = accumulated_gradients(twin, pair)
+            with watch_graphs() as seen:
+                found = accumulated_gradients(graphed, pair)
+            once = copy.deepcopy(twin)
+            once.zero_grad()
+            last = accumulated_gradients(once, pair[1:])
+            if not seen.replayed:
+                raise Wrong(OTHER_MODE)
+            twice = [2 * gradient for gradient in last]
+            require_expected(found, expected, [(LAST_TWICE, twice)], what="Gradient")
+        if not are_close(graphed.state_dict(), twin.state_dict()):
+            raise Wrong("The running statistics after the training are not those of eager.")
 
 
 def _answer(answer: Callable, net: Net, *samples: torch.Tensor) -> Any:

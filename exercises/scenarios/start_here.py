@@ -63,27 +63,38 @@ def time_step(answer: Callable) -> None:
         )
 
 
-def graphed(answer: Callable) -> None:
+def make_replay(answer: Callable) -> None:
     """A function of one matrix, and five inputs; the sample is the first."""
     weight = torch.randn(4, 3, device="cuda")
-    inputs = torch.randn(5, draw_int(), 4, device="cuda")
-    sample = inputs[0].clone()
-    function = Runs(lambda x: torch.relu(x @ weight))
-    expected = [torch.relu(x @ weight) for x in inputs]
+    _replayed(answer, lambda x: torch.relu(x @ weight), [(draw_int(), 4)], operators=10)
+
+
+def graphed(answer: Callable) -> None:
+    """A function from two matrices to two results, and five pairs; the sample is the first."""
+
+    def function(x, y):
+        product = x @ y
+        return torch.relu(product), product.sum(0)
+
+    _replayed(answer, function, [(draw_int(), 4), (4, 3)], operators=20)
+
+
+def _replayed(answer: Callable, function: Callable, shapes: list, operators: int) -> None:
+    """Raises Wrong unless the answer replays the function, on five inputs of these shapes."""
+    inputs = [tuple(torch.randn(shape, device="cuda") for shape in shapes) for _ in range(5)]
+    sample = copy_tensors(inputs[0])
+    expected = [function(*one) for one in inputs]
     given = copy_tensors(inputs)
-    with unmodified("x", sample):
-        replay = answer(function, sample)
-        used = call_answer(replay, list(inputs))
+    function = Runs(function)
+    with unmodified("x" if len(shapes) == 1 else "x or y", sample):
+        used = call_answer(answer(function, *sample), inputs)
         if not are_equal(inputs, given):
             raise Wrong(
-                "A call changes the new x that it is given.",
+                "A call changes the new tensors that it is given.",
                 "copy_ writes into the tensor before the dot: it should be the static input.",
             )
-    used.replays(graphs=5, operators=10)
+    used.replays(graphs=5, operators=operators)
     require_no_freed_reads()
     if function.cold:
         raise Wrong(NO_WARM_UP)
     used.require(expected)
-
-
-make_replay = graphed  # a graph to repair, used as a graph of one's own

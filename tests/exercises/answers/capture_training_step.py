@@ -24,24 +24,23 @@ changed(
 
 changed(
     log_and_capture,
-    computed_afterwards={
-        "loss_before = torch.nn.functional.mse_loss(net(inputs), targets).detach()": "",
-        "def train(inputs, targets):":
-            "loss_before = torch.nn.functional.mse_loss(net(inputs), targets)\n…",
+    detached_in_the_end={
+        "with torch.no_grad():": "with torch.enable_grad():",
+        "(norm, train)": "(norm.detach(), train)",
     },
-    the_graphs_loss={
-        "replay = capture_step(step, inputs.clone(), targets.clone())": "…\nloss_before = replay()",
+    with_gradients={
+        "with torch.no_grad():": "with torch.enable_grad():",
+        "def train(inputs, targets):": "norm = sum(weight.norm() for weight in net.parameters())\n…",
     },
-    right_without_gradients={
-        "loss_before = torch.nn.functional.mse_loss(net(inputs), targets).detach()":
-            "with torch.inference_mode():\n"
-            "    loss_before = torch.nn.functional.mse_loss(net(inputs), targets)",
+    of_the_squares={".sqrt()": ""},
+    right_without_gradients={"torch.no_grad()": "torch.inference_mode()"},
+    right_a_number={
+        "with torch.no_grad():": "with torch.enable_grad():",
+        ".sqrt()": ".sqrt().item()",
     },
-    right_a_number={"(net(inputs), targets).detach()": "(net(inputs), targets).item()"},
-    right_afterwards={
-        "loss_before = torch.nn.functional.mse_loss(net(inputs), targets).detach()": "",
-        "def train(inputs, targets):":
-            "loss_before = torch.nn.functional.mse_loss(net(inputs), targets).detach()\n…",
+    right_detached={
+        "with torch.no_grad():": "with torch.enable_grad():",
+        ".sqrt()": ".sqrt().detach()",
     },
 )
 

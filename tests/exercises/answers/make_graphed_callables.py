@@ -2,6 +2,8 @@
 
 from torch import nn
 
+from helpers.capture import unchanged
+
 
 def graph_without_one_dropout__all_in_eval(net, inputs):
     for block in net:
@@ -108,4 +110,28 @@ changed(
         "net, (torch.cat([a, b]),": "Pair(net), (a.clone(), b.clone()",
         "torch.cat([a, b])).chunk(2": "a, b",
     },
+)
+
+
+def graph_for_accumulation__right_unchanged(net, inputs):
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    with unchanged(net):
+        return torch.cuda.make_graphed_callables(net, (inputs.clone(),))
+
+
+changed(
+    graph_for_accumulation,
+    grad_is_none={"parameter.grad = torch.zeros_like(parameter)": "pass"},
+    no_warmup={"(inputs.clone(),)": "(inputs.clone(),), num_warmup_iters=0"},
+    buffers_replaced={
+        "for name, buffer in graphed.named_buffers():\n"
+        "    buffer.copy_(before[name])":
+            "for name, buffer in before.items():\n"
+            "    setattr(graphed[1], name.removeprefix('1.'), buffer)",
+    },
+    buffers_moved={"buffer.copy_(before[name])": "pass"},
+    eager={"torch.cuda.make_graphed_callables(net, (inputs.clone(),))": "net"},
+    the_callers_batch={"inputs.clone()": "inputs"},
+    nothing_returned={"return graphed": ""},
 )
