@@ -135,7 +135,7 @@ def graph_for_accumulation(answer: Callable) -> None:
     twin, batches = copy.deepcopy(net), draw_batches(6)
     before, sample = copy_tensors(net.state_dict()), batches[0][0].clone()
     buffers = {name: buffer.data_ptr() for name, buffer in net.named_buffers()}
-    with callers_own("inputs", sample):
+    with unmodified("inputs", sample):
         graphed = _module(_answer(answer, net, sample))
         if not are_close(graphed.state_dict(), before):
             raise Wrong(
