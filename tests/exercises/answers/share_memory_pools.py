@@ -87,6 +87,7 @@ def layer_means__eager(layers, sample):
 
 changed(
     layer_means,
+    right_sum={"hidden.mean()": "hidden.sum() / hidden.numel()"},
     previous_kept={"hidden = layer(hidden)": "before, hidden = (hidden, layer(hidden))"},
     not_cloned={"result.clone()": "result"},
 )
