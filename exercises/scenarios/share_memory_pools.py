@@ -133,9 +133,8 @@ def layer_means(answer: Callable) -> None:
         captured.append(weakref.ref(output))
         return output
 
-    layers = []
-    for _ in range(4):
-        layers.append(partial(run, nn.Sequential(nn.Linear(4, 4), nn.Tanh()).cuda()))
+    networks = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()).cuda() for _ in range(4)]
+    layers = [partial(run, network) for network in networks]
     batches = [torch.randn(draw_int(), 4, device="cuda")]
     batches += [torch.randn_like(batches[0]) for _ in range(2)]
     expected = []

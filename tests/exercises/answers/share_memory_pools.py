@@ -74,19 +74,9 @@ changed(
 )
 
 
-def layer_means__eager(layers, sample):
-    def predict(inputs):
-        means = []
-        for layer in layers:
-            inputs = layer(inputs)
-            means.append(inputs.mean())
-        return inputs, torch.stack(means)
-
-    return predict
-
-
 changed(
     layer_means,
+    eager={"capture_step(forward, sample.clone())": "forward"},
     right_sum={"hidden.mean()": "hidden.sum() / hidden.numel()"},
     previous_kept={"hidden = layer(hidden)": "before, hidden = (hidden, layer(hidden))"},
     not_cloned={"result.clone()": "result"},
