@@ -40,7 +40,7 @@ LEFT_OUT = {  # changes -> preflight's rules, and what becomes of the graph
 
 def changed(changes=()):
     """The example's functions, with changes to its source."""
-    source = scripts.changed("check_step", *changes)
+    source = scripts.changed_source("check_step", *changes)
     linecache.cache[NAME] = (len(source), None, source.splitlines(keepends=True), NAME)
     namespace = {"__name__": "changed"}
     exec(compile(source, NAME, "exec"), namespace)

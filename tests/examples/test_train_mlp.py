@@ -1,7 +1,6 @@
 """A training script before and after its capture, on the stand-in."""
 
 import ast
-import re
 import runpy
 import sys
 
@@ -9,10 +8,8 @@ import pytest
 import torch
 
 from capturable import compare
-from course.lessons import lesson_file
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
-from tests.support.notebooks import prose
 from tests.support.scripts import file_of, names_of
 
 FEWER_ROWS = (("5_000", "660"), ("[4_500, 500]", "[600, 60]"))
@@ -78,15 +75,6 @@ def test_the_scripts_to_copy_open_their_captures_alike():
     nodes = [node for module in modules for node in module.body]
     copies = [ast.dump(node) for node in nodes if getattr(node, "name", "") == "capturing"]
     assert len(copies) > 5 and len(set(copies)) == 1
-
-
-def test_the_lesson_names_the_lines_that_change():
-    before, after = (file_of(name).read_text() for name in ("train_mlp_eager", "train_mlp"))
-    row = re.compile(r"^\| (\d+) \| `(.*)` \| `(.*)` \|$", re.MULTILINE)
-    rows = row.findall(prose(lesson_file(LESSON)))
-    assert len(rows) == 5
-    for number, old, new in rows:
-        assert old in before and new in after and f"# {number}\n" in after
 
 
 def test_the_step_is_that_of_the_script_and_its_graph_equals_it():
