@@ -124,9 +124,8 @@ def find_causes(text: str) -> list[CauseMatch]:
     squeezed = list(map(_without_whitespace, lines))
     starts = [0, *accumulate(len(line) + 1 for line in squeezed)][: len(lines)]
     whole = " ".join(squeezed)
-    positions = {message: whole.find(message) for message in _known_messages()} | _error_numbers(
-        whole
-    )
+    positions = {message: whole.find(message) for message in _known_messages()}
+    positions |= _error_numbers(whole)
     found = [_match_entry(entry, positions, starts, lines) for entry in entries()]
     hits = _consequences_last([hit for hit in found if hit], squeezed)
     return sorted(hits, key=lambda hit: hit.rank)

@@ -60,9 +60,8 @@ def set_up(extra: str = "", version: str = "", cpu: bool = False) -> None:
             pin = next(line for line in tested_versions(version) if line.startswith("uv=="))
             quiet = ["--quiet", "--disable-pip-version-check"]
             run("install uv with pip", python(venv), "-m", "pip", "install", *quiet, pin)
-            (venv / "constraints.txt").write_text(
-                "".join(f"{pin}\n" for pin in tested_versions(version))
-            )
+            pins = "".join(f"{pin}\n" for pin in tested_versions(version))
+            (venv / "constraints.txt").write_text(pins)
             (venv / "torch-backend").write_text(torch_backend(cpu))
         if not is_set_up(venv) or (extra and not (venv / extra).exists()):
             install(venv, extra)

@@ -51,11 +51,8 @@ def _undecided_reason(s):
     """Why a sound trace does not say which of CPU and GPU is the limit; "" where it does."""
     anywhere, collective = s.any_busy_us / s.step_us, s.collective_us / s.step_us
     of = f"of a traced step of {in_words(s.step_us)}"
-    if (
-        s.gpus > 1
-        and s.idle_share >= CPU_BOUND
-        and _bound_by_idle_share(1 - anywhere) != "CPU-bound"
-    ):
+    idle = s.idle_share >= CPU_BOUND
+    if s.gpus > 1 and idle and _bound_by_idle_share(1 - anywhere) != "CPU-bound":
         return (
             f"{s.gpus:.0f} GPUs work in turns: the busiest one works for "
             f"{1 - s.idle_share:.0%} {of}, but at least one of them for {anywhere:.0%}, so "

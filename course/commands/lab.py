@@ -175,14 +175,8 @@ def main(options: list[str]) -> None:
         first[name] = os.pathsep.join(filter(None, [str(path), os.environ.get(name)]))
     looks = {"static_custom_path": [str(ROOT / "jupyter/custom")]}  # where custom.css is
     settings = [f"--ServerApp.root_dir={ROOT}", f"--ServerApp.tornado_settings={looks}"]
-    command = [
-        sys.executable,
-        "-m",
-        "jupyterlab",
-        *settings,
-        *default_jupyter_options(options),
-        *options,
-    ]
+    options = [*default_jupyter_options(options), *options]
+    command = [sys.executable, "-m", "jupyterlab", *settings, *options]
     os.execve(sys.executable, command, os.environ | first)
 
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from course import paths
-from course.recordings.reached_code import hashes, lost_files, other_tools, redefined
+from course.recordings.reached_code import hashes, lost, lost_files, other_tools, redefined
 from course.recordings.statements import parsed
 
 CELL = """
@@ -65,8 +65,8 @@ def root(kept, then, work):
             shutil.copy2(file, copy)
 
 
-def reached(root):
-    return hashes((one.node for one in parsed(CELL).statements), root)
+def reached(root, cell=CELL):
+    return hashes((one.node for one in parsed(cell).statements), root)
 
 
 def noticed(root, then):
@@ -266,3 +266,13 @@ def test_another_copy_of_a_tool_is_told_by_its_version(root, then):
     ((old, new),) = other_tools(reached(root), then).values()
     assert old.startswith("0.") and new.startswith("9.9+")
     assert old.partition("+")[2] != new.partition("+")[2]
+
+
+def test_a_tool_may_be_a_single_module(root):
+    cell = "from helpers.capture import capture_step\ncapture_step(print)"
+    write("pyproject.toml", '[project]\nversion = "0.1"')(root)
+    then = reached(root, cell)
+    append("helpers/capture.py", "MINE = 3")(root)
+    now = reached(root, cell)
+    assert [*redefined(now, then, root), *lost(now, then)] == []
+    assert list(other_tools(now, then)) == ["helpers.capture"]
