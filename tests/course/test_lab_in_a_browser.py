@@ -9,6 +9,7 @@ import pytest
 from course.lab_address import UNSAID
 from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT
+from tests.support.answers import solution_source
 from tests.support.lab import Lab
 from tests.support.lab_page import Notebook, expect
 from tests.support.machine import wait_for
@@ -81,15 +82,15 @@ def test_start_here_from_top_to_bottom(lab, open_page):
     assert chart.evaluate("image => image.naturalWidth") > 400
     assert "µs" in chart.get_attribute("alt"), "its finding"
 
-    answer, check = start.cell("def most_speed_up("), start.cell("check(most_speed_up")
-    expect(check).to_contain_text("○ most_speed_up gives nothing yet: yours to write.")
-    for body, message in (
-        ("busy_us / step_us", r"✗ most_speed_up\(.*\): yours \S+, expected \S+"),
-        ("step_us / busy_us", "✓ most_speed_up"),
+    answer, check = start.cell("def time_step("), start.cell("check_capture(time_step)")
+    expect(check).to_contain_text("○ time_step is as the lesson gives it: yours to change.")
+    solution = solution_source(lesson_file("start_here"), "time_step")
+    idle = "    torch.cuda.synchronize()\n    start ="  # the GPU is idle when the clock starts
+    for code, message in (
+        (solution.replace(idle, "    start ="), r"✗ time_step: The step time is \S+ µs, and it"),
+        (solution, "✓ time_step is right"),
     ):
-        start.write(answer, f"def most_speed_up(busy_us, step_us):\n    return {body}\n\n")
-        cases = "cases = [(busy_us[name], step_us[name]) for name in busy_us]"
-        start.page.keyboard.insert_text(cases)
+        start.write(answer, code)
         start.run(answer)
         start.run(check)
         expect(check).to_contain_text(re.compile(message))

@@ -17,7 +17,7 @@ NEED_MORE_THAN_THE_STAND_IN = {
     "The memory of a failed capture stays reserved",
     "A generator that is registered too late ends the process",
     "graphsafe_get_state does not save the state",
-    "Graphs with private pools share cuBLAS's workspace",
+    "Graphs with private pools share one cuBLAS workspace",
     "A capture that cuda.core begins has no pool",
     "Around DistributedDataParallel, each rank trains alone",
     "Ten warm-up steps are not enough",
