@@ -77,6 +77,8 @@ TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others hav
     "An optimizer with a tensor for its learning rate": "`optimizer.step`",
     "Clipping that raises an error": "`clip_grad_norm_`",
     "A gradient scaler that looks": "`GradScaler.step`",
+    "An operator that reads a value itself": "no such call in your code",
+    "A module graphed twice": "`make_graphed_callables`",
     "A capture inside a capture": "`torch.cuda.graph`",
     "A side stream that came uninvited": "an allocation on a side stream",
     "A replay inside a capture": (
@@ -95,7 +97,11 @@ TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others hav
     "A raw graph that was not kept": "before torch 2.15: *initialized with keep_graph=true*",
     "A dropout that is frozen": "the same mask each time",
     "A new tensor under the old name": "the loss does not change",
-    "No speed-up": "the graph is slower than eager",
+    "A workspace that moves": "an unrelated tensor changes",
+    "Padded rows that reach the real ones": "a mean depends on the size of the batch",
+    "A model in the other mode": "its hooks are called",
+    "No speed-up": "as many launches as eager",
+    "A graph that is captured and not used": "no `cudaGraphLaunch` in the profile",
 }
 TRACEBACK_IN_A_MESSAGE = "    "  # how torch's check of input liveness indents them
 PRELUDE = 'import sys, torch; exec(compile(sys.stdin.read(), "alone.py", "exec"), {"torch": torch})'
@@ -241,8 +247,7 @@ def index(exhibits: pd.DataFrame) -> Markdown:
         lesson = entry.lesson
         link = f"[{lesson.replace('_', ' ')}]({lesson_file(lesson).name})" if lesson else "here"
         heading = standard_name(entry)
-        title = f"<br>{entry.title}" if heading != entry.title else ""
-        rows.append(f"| {sight} | [{heading}](#{heading.replace(' ', '-')}){title} | {link} |")
+        rows.append(f"| {sight} | [{heading}](#{heading.replace(' ', '-')}) | {link} |")
     return Markdown("\n".join(rows))
 
 
