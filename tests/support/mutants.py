@@ -13,15 +13,16 @@ def mutants(source):
     capture moved into the function that is returned.
     """
     tree = ast.parse(source)
+    original = ast.unparse(tree)
     found = {}
-    for number, node in enumerate(ast.walk(tree)):
-        for change in (_statements, _expressions):
-            for what, edit in change(node):
-                changed = copy.deepcopy(tree)
-                edit(list(ast.walk(changed))[number])
-                text = ast.unparse(ast.fix_missing_locations(changed))
-                if text != ast.unparse(tree) and text not in found.values() and _compiles(text):
-                    found[what] = text
+    for node in ast.walk(tree):
+        for what, field, new in [*_statements(node), *_expressions(node)]:
+            old = getattr(node, field)
+            setattr(node, field, new)
+            text = ast.unparse(ast.fix_missing_locations(tree))
+            setattr(node, field, old)
+            if text not in (original, *found.values()) and _compiles(text):
+                found[what] = text
     return found
 
 
@@ -35,52 +36,49 @@ def _compiles(text):
 
 
 def _statements(node):
-    """Changes of the bodies of a node."""
-    for name in ("body", "orelse"):
-        body = getattr(node, name, None)
-        if not isinstance(body, list):
-            continue
-        for at, statement in enumerate(body):
-            yield from _statement_changes(name, body, at, statement)
+    """Changes of the bodies of a node: what is changed, the field, and its statements then."""
+    for field in ("body", "orelse"):
+        body = getattr(node, field, None)
+        for at in range(len(body) if isinstance(body, list) else 0):
+            for what, statements in _statement_changes(body, at):
+                yield what, field, statements
 
 
-def _statement_changes(name, body, at, statement):
+def _statement_changes(body, at):
+    statement, before, after = body[at], body[:at], body[at + 1 :]
     text = _short(statement)
     is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     if is_docstring or isinstance(statement, ast.Import | ast.ImportFrom):
         return
     if not isinstance(statement, ast.Return | ast.FunctionDef):
-        yield f"drop {text}", lambda node: _replace(getattr(node, name), at, [])
-    if at + 1 < len(body) and _share_a_name(statement, body[at + 1]):
-        yield f"swap {text}", lambda node: _swap(getattr(node, name), at)
+        yield f"drop {text}", [*before, *after] or [ast.Pass()]
+    if after and _share_a_name(statement, after[0]):
+        yield f"swap {text}", [*before, after[0], statement, *after[1:]]
     if isinstance(statement, ast.With):
-        yield (
-            f"unwrap {text}",
-            lambda node: _replace(getattr(node, name), at, getattr(node, name)[at].body),
-        )
+        yield f"unwrap {text}", [*before, *statement.body, *after]
     call = getattr(statement, "value", None)
     if isinstance(statement, ast.Expr) and _method(call) == "copy_":
-        yield f"assign {text}", lambda node: _assign(getattr(node, name), at)
+        yield f"assign {text}", [*before, ast.Assign([call.func.value], call.args[0]), *after]
     if isinstance(statement, ast.Assign) and _calls(statement, "capture_step"):
-        later = [n for n, one in enumerate(body) if n > at and isinstance(one, ast.FunctionDef)]
-        for function in later:
-            yield (
-                f"capture in each call {text}",
-                lambda node, function=function: getattr(node, name)[function].body.insert(
-                    0, copy.deepcopy(getattr(node, name)[at])
-                ),
-            )
+        for number, one in enumerate(after, at + 1):
+            if isinstance(one, ast.FunctionDef):
+                function = copy.copy(one)
+                function.body = [statement, *one.body]
+                changed = [*body[:number], function, *body[number + 1 :]]
+                yield f"capture in each call {text}", changed
 
 
 def _expressions(node):
-    """Changes of an expression."""
+    """Changes of an expression: what is changed, the field, and its value then."""
     if isinstance(node, ast.keyword) and node.arg == "strict":
         return  # of zip, whose arguments are equally long
     for field, value in ast.iter_fields(node):
         values = value if isinstance(value, list) else [value]
         for at, one in enumerate(values):
             for what, new in _replacements(one):
-                yield f"{what} in {_short(node)}", _setter(field, at, new, isinstance(value, list))
+                changed = [*values[:at], new, *values[at + 1 :]]
+                whole = changed if isinstance(value, list) else new
+                yield f"{what} in {_short(node)}", field, whole
 
 
 def _replacements(node):
@@ -97,31 +95,6 @@ def _replacements(node):
             yield f"{node.value} to {new:.6g}", ast.Constant(new)
     if isinstance(node, ast.keyword) and node.arg == "warmup":
         yield "no warm-up", ast.keyword("warmup", ast.Constant(0))
-
-
-def _setter(field, at, new, is_list):
-    def edit(node):
-        if is_list:
-            getattr(node, field)[at] = copy.deepcopy(new)
-        else:
-            setattr(node, field, copy.deepcopy(new))
-
-    return edit
-
-
-def _replace(body, at, statements):
-    body[at : at + 1] = statements or ([] if len(body) > 1 else [ast.Pass()])
-
-
-def _swap(body, at):
-    body[at], body[at + 1] = body[at + 1], body[at]
-
-
-def _assign(body, at):
-    call = body[at].value
-    target = copy.deepcopy(call.func.value)
-    target.ctx = ast.Store()
-    body[at] = ast.Assign([target], call.args[0])
 
 
 def _share_a_name(one, other):
@@ -146,7 +119,4 @@ def _calls(node, name):
 
 def _short(node):
     """The first line of a node's source."""
-    try:
-        return ast.unparse(node).partition("\n")[0]
-    except Exception:
-        return type(node).__name__
+    return ast.unparse(node).partition("\n")[0]
