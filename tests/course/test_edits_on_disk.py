@@ -42,27 +42,17 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def work(kept):
-    return shutil.copytree(kept, kept.with_name("work"))
-
-
-@pytest.fixture(scope="module")
-def then(work):
+def then(kept):
     """What the cell reaches of the project as it is."""
-    return reached(work)
+    return reached(kept)
 
 
 @pytest.fixture
-def root(kept, then, work):
-    """A copy of the project to change at will: what a test has changed in it is undone."""
-    yield work
-    for file in [path for path in work.rglob("*") if not path.is_dir()]:
-        if file.is_symlink() or not (kept / file.relative_to(work)).exists():
-            file.unlink()
-    for file in [path for path in kept.rglob("*") if path.is_file()]:
-        copy = work / file.relative_to(kept)
-        if not copy.exists() or copy.stat().st_mtime_ns != file.stat().st_mtime_ns:
-            shutil.copy2(file, copy)
+def root(kept):
+    """A copy of it to change at will; in one place, where files with the times of kept are known."""
+    work = kept.with_name("work")
+    shutil.rmtree(work, ignore_errors=True)
+    return shutil.copytree(kept, work)
 
 
 def reached(root, cell=CELL):
@@ -117,7 +107,31 @@ def package_of(root):
 IMPORTED = edit(  # in place of its definition
     TIMING, r"^def synchronize(.|\n)*?^(?=def)", "from helpers.stopwatch import synchronize\n"
 )
-NOTICED = {
+APPENDED = {  # to the module that the cell reaches: what binds a name of it, or of another
+    "a name deleted": "del measure",
+    "names from elsewhere": "from mine import *",
+    "a name bound by its text": "globals()['measure'] = print",
+    "by a loop": "for measure in [print]: ...",
+    "by a function": "def patch():\n    global measure\n    measure = print\npatch()",
+    "where it is imported": "if __name__ != '__main__':\n    globals().update(measure=print)",
+    "by an import that may fail": "try:\n    from math import fsum as measure\nfinally: ...",
+    "a function's defaults": "measure.__defaults__ = (1, 1)",
+    "a constant changed by another module": "import helpers.model as m\nm.BATCH = 3",
+    "a name bound in an assertion": "assert not globals().update(measure=print)",
+    "in an assignment": "mine = globals().update(measure=print)",
+    "in a default": "def mine(x=globals().update(measure=print)): ...",
+    "in a decorator": "@(lambda f: globals().update(measure=print))\ndef mine(): ...",
+    "in a class": "class Mine:\n    globals()['measure'] = print",
+    # what is called where a name is bound
+    "its own function": "def patch():\n    global measure\n    measure = print\nmine = patch()",
+    "the names of a module": "import helpers.model as m\nmine = m.__dict__.update(BATCH=3)",
+    "setattr": "import sys\nmine = setattr(sys.modules[__name__], 'measure', print)",
+    "a function's globals": "mine = synchronize.__globals__.update(measure=print)",
+    "object": "import sys\nmine = object.__setattr__(sys.modules[__name__], 'measure', print)",
+    "a class as it is made": "class Patch:\n    def __init__(self):\n        global measure\n"
+    "        measure = print\nmine = Patch()",
+}
+NOTICED = {name: [append(TIMING, text)] for name, text in APPENDED.items()} | {
     "another clock": [edit(TIMING, "perf_counter", "monotonic")],
     "a backup, then a constant": [
         copy(MODEL, "helpers/model_old.py"),
@@ -126,13 +140,6 @@ NOTICED = {
     "a function wrapped below": [append(MODEL, "training_step = print(training_step)")],
     "a second function": [append(MODEL, "def make_model(): ...")],
     "a second function under a condition": [append(MODEL, "if True:\n    def make_batches(): ...")],
-    "a name deleted": [append(TIMING, "del measure")],
-    "names from elsewhere": [append(TIMING, "from mine import *")],
-    "a name bound by its text": [append(TIMING, "globals()['measure'] = print")],
-    "a name bound by a loop": [append(TIMING, "for measure in [print]: ...")],
-    "a name bound by a function": [
-        append(TIMING, "def patch():\n    global measure\n    measure = print\npatch()")
-    ],
     "a package that patches its module": [
         append("helpers/__init__.py", "import helpers.timing\nhelpers.timing.measure = print")
     ],
@@ -149,52 +156,12 @@ NOTICED = {
     "other weights, by a link": [
         link("examples/small_llama_model.pt", "examples/small_llama_drafter.pt")
     ],
-    "a name bound where a module is imported": [
-        append(TIMING, "if __name__ != '__main__':\n    globals().update(measure=print)")
-    ],
-    "a function's defaults": [append(TIMING, "measure.__defaults__ = (1, 1)")],
     "a constant changed": [append(MODEL, "BATCH *= 2")],
-    "a constant changed by another module": [
-        append(TIMING, "import helpers.model as m\nm.BATCH = 3")
-    ],
-    "a name bound in an assertion": [append(TIMING, "assert not globals().update(measure=print)")],
-    "a name bound by an import that may fail": [
-        append(TIMING, "try:\n    from math import fsum as measure\nexcept ImportError: ...")
-    ],
     "a name imported from elsewhere": [
         write("helpers/mine.py", "def _time(*_): ..."),
         append(TIMING, "from helpers.mine import _time"),
     ],
-    "a name bound in an assignment": [append(TIMING, "mine = globals().update(measure=print)")],
-    "in a default": [append(TIMING, "def mine(x=globals().update(measure=print)): ...")],
-    "in a decorator": [
-        append(TIMING, "@(lambda f: globals().update(measure=print))\ndef mine(): ...")
-    ],
-    "in a class": [append(TIMING, "class Mine:\n    globals()['measure'] = print")],
-    "by a function called in an assignment": [
-        append(TIMING, "def patch():\n    global measure\n    measure = print\nmine = patch()")
-    ],
-    # what is called where a name is bound
-    "by the names of a module": [
-        append(TIMING, "import helpers.model as m\nmine = m.__dict__.update(BATCH=3)")
-    ],
-    "by setattr": [
-        append(TIMING, "import sys\nmine = setattr(sys.modules[__name__], 'measure', print)")
-    ],
-    "by a function's globals": [
-        append(TIMING, "mine = synchronize.__globals__.update(measure=print)")
-    ],
-    "by the type of a module": [
-        append(TIMING, "import sys\nmine = object.__setattr__(sys.modules[__name__], 'measure', 1)")
-    ],
-    "by a class as it is made": [
-        append(
-            TIMING,
-            "class Patch:\n    def __init__(self):\n        global measure\n"
-            "        measure = print\nmine = Patch()",
-        )
-    ],
-    "by another module's class as it is made": [
+    "another module's class as it is made": [
         write(
             "helpers/mine.py",
             "import helpers.timing\nclass Patch:\n    def __init__(self):\n"
@@ -202,7 +169,7 @@ NOTICED = {
         ),
         append(MODEL, "from helpers.mine import Patch\nmine = Patch()"),
     ],
-    "by another module's function, named with it": [
+    "another module's function, named with it": [
         write(
             "helpers/mine.py",
             "def patch():\n    from helpers import timing\n    setattr(timing, 'measure', print)",
