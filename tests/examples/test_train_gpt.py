@@ -5,7 +5,6 @@ weight.
 import ast
 import re
 
-import nbformat
 import pytest
 import torch
 
@@ -23,6 +22,7 @@ from examples.train_gpt import (
     make_optimizer,
     make_scheduler,
 )
+from tests.support.notebooks import code
 from tests.support.processes import run_python
 
 SIZES = {"n_embd": 64, "n_head": 2, "n_layer": 2, "block_size": 16}
@@ -243,8 +243,7 @@ def functions(source):
 
 
 def test_the_lesson_trains_as_the_script():
-    cells = nbformat.read(lesson_file("train_language_model"), as_version=4).cells
-    own = functions("\n".join(python(cell.source) for cell in cells if cell.cell_type == "code"))
+    own = functions("\n".join(map(python, code(lesson_file("train_language_model")))))
     script = functions((ROOT / "examples" / "train_gpt.py").read_text())
     both = own.keys() & script.keys()
     assert "train_step" in both

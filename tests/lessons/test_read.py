@@ -7,15 +7,14 @@ from importlib.metadata import version
 
 import pytest
 
-from course.paths import ROOT
 from tests.support.notebooks import RECORDED, parametrize_paths
+from tests.support.project import PINS
 
 pytest.importorskip("PIL")
 
 from docs.read import READ, fenced, page
 
-PINNED = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-AS_PINNED = all(version(one) == PINNED[one] for one in ("pandas", "matplotlib", "ipython"))
+AS_PINNED = all(version(one) == PINS[one] for one in ("pandas", "matplotlib", "ipython"))
 written = pytest.mark.skipif(not AS_PINNED, reason="was written with the versions that are pinned")
 
 

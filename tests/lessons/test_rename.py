@@ -9,6 +9,7 @@ import pytest
 from course.commands import rename
 from course.lessons import FORMER_NAMES, by_parts, former_names, lesson_file, unnumbered
 from course.paths import ROOT
+from tests.support.notebooks import code
 
 LESSONS = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
 NAMES = [unnumbered(path.stem) for path in LESSONS]
@@ -29,16 +30,10 @@ def project(tmp_path):
     return tmp_path
 
 
-def code(folder):
+def code_of_all(folder):
     """The code of every notebook in the folder, by its name without the number."""
-    return {
-        f"{path.parent.name}/{unnumbered(path.name)}": [
-            cell.source
-            for cell in nbformat.read(path, as_version=4).cells
-            if cell.cell_type == "code"
-        ]
-        for path in folder.rglob("*.ipynb")
-    }
+    paths = folder.rglob("*.ipynb")
+    return {f"{path.parent.name}/{unnumbered(path.name)}": code(path) for path in paths}
 
 
 def dead_links(project):
@@ -57,19 +52,14 @@ def test_links_are_up_to_date(project):
 
 
 def test_code_knows_lessons_by_name_alone():
-    named = {
-        str(path.relative_to(ROOT)): NUMBERED.findall(path.read_text(encoding="utf-8"))
-        for path in CODE
-    }
-    cells = {
-        name: NUMBERED.findall("\n".join(cells)) for name, cells in code(ROOT / "notebooks").items()
-    }
-    known = {name: found for name, found in (named | cells).items() if found}
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in CODE}
+    texts |= {name: "\n".join(cells) for name, cells in code_of_all(ROOT / "notebooks").items()}
+    known = {name: found for name, text in texts.items() if (found := NUMBERED.findall(text))}
     assert known == {}, "ask course.lessons.lesson_file for the file"
 
 
 def test_a_renamed_lesson_takes_along_whatever_names_it(project):
-    notebooks, before = project / "notebooks", code(project / "notebooks")
+    notebooks, before = project / "notebooks", code_of_all(project / "notebooks")
     for name in ("exercises/scenarios/change_weights.py", "traces/h200/change_weights.json"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("change_weights()  # 'change_weights'")
@@ -81,7 +71,7 @@ def test_a_renamed_lesson_takes_along_whatever_names_it(project):
     scenarios = (project / "exercises/scenarios/swap_weights.py").read_text()
     assert scenarios == "change_weights()  # 'swap_weights'", "a function keeps its name"
     assert (project / "traces/h200/swap_weights.json").exists()
-    cells = code(notebooks)
+    cells = code_of_all(notebooks)
     assert any('lesson("swap_weights")' in cell for cell in cells["notebooks/swap_weights.ipynb"])
     assert dead_links(project) == set() and rename.update_links(project) == []
     assert (notebooks / "solutions/29_swap_weights.ipynb").exists()
@@ -89,7 +79,7 @@ def test_a_renamed_lesson_takes_along_whatever_names_it(project):
     rename.rename_lesson("swap_weights", old, project)
     assert old not in former_names(notebooks), "a file that is there has no other name"
     assert former_names(notebooks)["29_swap_weights"] == "change_weights"
-    assert code(notebooks) == before, "code cells are compared with recordings"
+    assert code_of_all(notebooks) == before, "code cells are compared with recordings"
 
 
 @pytest.mark.parametrize(
