@@ -2,9 +2,11 @@ import atexit
 import functools
 import gc
 import gzip
+import http.server
 import json
 import os
 import shutil
+import threading
 
 import pytest
 import torch
@@ -19,7 +21,6 @@ from helpers.trace import read_trace
 from tests.support.machine import PATIENCE
 from tests.support.notebooks import RECORDED
 from tests.support.processes import run_python
-from tests.support.server import Quiet, serving
 
 settings.register_profile("course", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("course")
@@ -120,11 +121,21 @@ def site(tmp_path_factory, worker_id):
     return html
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder, and logs nothing."""
+
+    def log_message(self, *_):
+        pass
+
+
 @pytest.fixture
 def served(site):
     """The site's address on this machine."""
-    with serving(functools.partial(Quiet, directory=site)) as address:
-        yield address
+    handler = functools.partial(Quiet, directory=site)
+    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}"
+        server.shutdown()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -49,7 +49,7 @@ def then(kept):
 
 @pytest.fixture
 def root(kept):
-    """A copy of it to change at will; in one place, where files with the times of kept are known."""
+    """A copy of it to change at will, always in one place: files with the same times are known."""
     work = kept.with_name("work")
     shutil.rmtree(work, ignore_errors=True)
     return shutil.copytree(kept, work)

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from helpers.charts import WIDTH, cpu_gpu_chart, timeline, timelines
-from helpers.trace import read_trace
 from tests.support.traces import event, kernel, launch, step
 
 
@@ -78,33 +77,28 @@ def test_a_step_without_gpu_work_is_drawn(read_events):
     assert timeline(trace, 1, end_us=50).figure.get_suptitle() == "The GPU works for 0 µs of 0 µs."
 
 
-def test_names_of_narrow_ranges_do_not_overlap(write_trace):
+def test_names_of_narrow_ranges_do_not_overlap(read_events):
     ranges = [event("user_annotation", f"## forward_{i} ##", i * 5, 4) for i in range(3)]
-    path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
-    axes = timeline(read_trace(path))
+    axes = timeline(read_events(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1)))
     axes.figure.canvas.draw()
     boxes = [text.get_window_extent() for text in axes.texts]
     assert len(boxes) == 3
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
-def test_an_optimizers_range_is_named_once(write_trace):
-    begins = {
-        "Optimizer.zero_grad#SGD.zero_grad": 0,
-        "batch #3": 400,
-        "Optimizer.step#SGD.step": 800,
-    }
-    ranges = [event("user_annotation", name, at, 4) for name, at in begins.items()]
-    path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
-    names = [text.get_text() for text in timeline(read_trace(path)).texts]
+def test_an_optimizers_range_is_named_once(read_events):
+    said = ["Optimizer.zero_grad#SGD.zero_grad", "batch #3", "Optimizer.step#SGD.step"]
+    ranges = [event("user_annotation", name, 400 * i, 4) for i, name in enumerate(said)]
+    axes = timeline(read_events(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1)))
+    names = [text.get_text() for text in axes.texts]
     assert names == ["SGD.zero_grad", "batch #3", "SGD.step"]
 
 
-def test_names_without_room_are_left_out(write_trace):
+def test_names_without_room_are_left_out(read_events):
     ranges = [event("user_annotation", f"a_rather_long_name_{i}", i * 5, 4) for i in range(9)]
-    path = write_trace(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
-    assert len(timeline(read_trace(path)).texts) == 2
-    assert shown_whole(timeline(read_trace(path), end_us=12))
+    trace = read_events(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1))
+    assert len(timeline(trace).texts) == 2
+    assert shown_whole(timeline(trace, end_us=12))
 
 
 def test_before_and_after_share_their_time_axis(read_events):
@@ -117,9 +111,8 @@ def test_before_and_after_share_their_time_axis(read_events):
     assert shown_whole(before)
 
 
-def test_streams_of_two_gpus_have_lanes_of_their_own(write_trace):
-    path = write_trace(
-        step(0, 0, 50), launch(5, 1), launch(6, 2), kernel(10, 5, 1), kernel(10, 5, 2, device=1)
-    )
-    labels = [label.get_text() for label in timeline(read_trace(path)).get_yticklabels()]
+def test_streams_of_two_gpus_have_lanes_of_their_own(read_events):
+    kernels = [kernel(10, 5, 1), kernel(10, 5, 2, device=1)]
+    trace = read_events(step(0, 0, 50), launch(5, 1), launch(6, 2), *kernels)
+    labels = [label.get_text() for label in timeline(trace).get_yticklabels()]
     assert labels[2:] == ["GPU 0, stream 7", "GPU 1, stream 7"]

@@ -27,9 +27,3 @@ changed(
     eager={"replay(inputs).clone()": "total.add_(inputs).clone()"},
     right_zeroed={"unchanged(total)": "unchanged()", "return": "total.zero_()\nreturn"},
 )
-changed(
-    steps_until_paid,
-    rounded_down={"math.ceil": "int"},
-    replays_are_free={"(eager_us - graph_us)": "eager_us"},
-    in_replays={"(eager_us - graph_us)": "graph_us"},
-)
