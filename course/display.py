@@ -24,12 +24,11 @@ def round_numbers(shell: Any) -> None:
     """
     pd.options.display.float_format = five_digits
     plain = shell.display_formatter.formatters["text/plain"]
-    plain.for_type(
-        float,
-        lambda value, printer, _: printer.text(
-            repr(value) if is_short_integer(value) else five_digits(value)
-        ),
-    )
+
+    def show(value: float, printer: Any, _: bool) -> None:
+        printer.text(repr(value) if is_short_integer(value) else five_digits(value))
+
+    plain.for_type(float, show)
 
 
 def describe_charts(shell: Any) -> None:

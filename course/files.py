@@ -9,6 +9,8 @@ from pathlib import Path
 
 from course.paths import ROOT, LessonError, short
 
+IN_THE_WAY = FileExistsError | IsADirectoryError | NotADirectoryError | PermissionError
+
 
 class SavingError(LessonError):
     """A file that could not be written; what it should have replaced is as it was."""
@@ -32,9 +34,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
     except OSError as error:
         existing = next(folder for folder in path.parents if folder.exists())
         free = shutil.disk_usage(existing).free >> 20
-        in_the_way = isinstance(
-            error, FileExistsError | IsADirectoryError | NotADirectoryError | PermissionError
-        )
+        in_the_way = isinstance(error, IN_THE_WAY)
         raise SavingError(
             f"{short(path)} could not be written ({error.strerror}; {free} MiB free on that disk): "
             f"{'see what is in the way' if in_the_way else 'make room'} and run this again; "

@@ -123,18 +123,15 @@ def trace_file(name: str) -> Path:
     """Path of the open lesson's profiler trace name:
     the recorded one without a GPU, else one's own.
     """
-    return (
-        current().folder / f"{name}.json.gz" if current().live else current().recording.trace(name)
-    )
+    opened = current()
+    return opened.folder / f"{name}.json.gz" if opened.live else opened.recording.trace(name)
 
 
 def current() -> "LessonSession":
     """The open lesson. Raises LessonError before lesson() was called."""
     if _open is None:
-        raise LessonError(
-            'No lesson is open: run the cell lesson("...") at the top of the notebook first. '
-            f"{RUN_ABOVE}"
-        )
+        run = 'run the cell lesson("...") at the top of the notebook first.'
+        raise LessonError(f"No lesson is open: {run} {RUN_ABOVE}")
     return _open
 
 

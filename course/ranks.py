@@ -81,9 +81,8 @@ def main(kernel: int, mark: str, limit: float) -> None:
         time.sleep(TICK)
         if limit:
             now = time.monotonic()
-            since = {
-                process: since.get(process, now) for process in marked_processes(mark, LAUNCHER)
-            }
+            running = marked_processes(mark, LAUNCHER)
+            since = {process: since.get(process, now) for process in running}
             if overdue := [process for process, began in since.items() if now - began > limit]:
                 send_signal(signal.SIGTERM, overdue)  # torchrun then ends its ranks
                 print(

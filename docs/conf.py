@@ -115,9 +115,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx: add MathML, the search's English, Perfetto's button, plain docstrings."""
     # pages are many objects and little garbage; the usual 700 cost a sixth of the build
     gc.set_threshold(50_000)
-    app.add_html_math_renderer(
-        "mathml", inline_renderers=(write_math, None), block_renderers=(write_math, None)
-    )
+    visit_and_depart = (write_math, None)
+    app.add_html_math_renderer("mathml", visit_and_depart, visit_and_depart)
     app.add_search_language(English)
     app.add_js_file(None, body=f"const openInPerfetto = {OPEN.strip().removesuffix('(this)')};")
     app.connect("autodoc-process-docstring", plain_text)
@@ -145,9 +144,8 @@ def add_page_context(
             doors = open_links(address, f"{page}.ipynb")
             group["buttons"] = [one | {"url": doors[one["text"]]} for one in group["buttons"]]
             icon = {"icon": "fab fa-github", "tooltip": "Open the course in Codespaces"}
-            group["buttons"].append(
-                {"type": "link", "text": "Codespaces", "url": doors["Codespaces"], **icon}
-            )
+            link = {"type": "link", "text": "Codespaces", "url": doors["Codespaces"]}
+            group["buttons"].append(link | icon)
 
 
 def write_after_build(app: Sphinx, error: Exception | None) -> None:

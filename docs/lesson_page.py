@@ -23,21 +23,19 @@ from docs.search import description, topics
 def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.NotebookNode:
     """A notebook as its page. played: the lesson with its outputs, where it has a recording."""
     notebook = played or nbformat.read(path, as_version=4)
+    first = notebook.cells[0]
     name = lesson_name(path)
     if played:
         recording, *others = recordings(name)
         lay_outputs(notebook)
-        notebook.cells[0].source += "\n\n" + provenance(
-            recording.about, gpus_of_lesson(notebook), others
-        )
+        told = provenance(recording.about, gpus_of_lesson(notebook), others)
+        first.source += f"\n\n{told}"
         link_traces(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
         fold_solutions(notebook, NOTEBOOKS / "solutions" / path.name)
-        (promise,) = re.findall(r"\*\*After this lesson\*\*,? (.*)", notebook.cells[0].source)
+        (promise,) = re.findall(r"\*\*After this lesson\*\*,? (.*)", first.source)
         notebook.metadata |= description(f"After this lesson {promise}")
-        notebook.cells[0].source = notebook.cells[0].source.replace(
-            "\n\n", f"\n\n{topics(path)}\n\n", 1
-        )
+        first.source = first.source.replace("\n\n", f"\n\n{topics(path)}\n\n", 1)
     return notebook
 
 
@@ -139,9 +137,8 @@ def fold_solutions(notebook: nbformat.NotebookNode, path: Path) -> None:
     """Below each exercise's check and hints, fold one way to solve it."""
     solutions = {}
     for cell in nbformat.read(path, as_version=4).cells if path.exists() else []:
-        solutions |= dict.fromkeys(
-            re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE), cell.source
-        )
+        names = re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE)
+        solutions |= dict.fromkeys(names, cell.source)
     for number, cell in reversed(list(enumerate(notebook.cells))):
         asked = checked(cell.source) if cell.cell_type == "code" else []
         source = solutions.get(asked[-1][1]) if asked else None

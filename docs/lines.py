@@ -45,10 +45,8 @@ def code_of_notebook(text: str) -> str:
 
 def sources(commit: str) -> Iterator[tuple[PurePath, str]]:
     """Yield path and text of each module and notebook of a commit."""
-    packed = subprocess.run(
-        ["git", "archive", "--format=tar", commit], cwd=ROOT, capture_output=True, check=True
-    )
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+    packed = subprocess.check_output(["git", "archive", "--format=tar", commit], cwd=ROOT)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive:
             path = PurePath(member.name)
             file = archive.extractfile(member)

@@ -150,9 +150,8 @@ def puzzle_notebooks() -> list[Path]:
 
 def site_contents() -> str:
     """The site's navigation, appended to the front page."""
-    lessons = "\n".join(
-        f"{side_bar_entry(path)} <notebooks/{path.stem}>" for path in recorded_lessons()
-    )
+    entries = [f"{side_bar_entry(path)} <notebooks/{path.stem}>" for path in recorded_lessons()]
+    lessons = "\n".join(entries)
     puzzle, _ = puzzle_notebooks()
     first = f"{title(puzzle)} <notebooks/{puzzle.stem}>"
     results = "\n".join(f"Benchmark, {path.stem} <{path}>" for path in RESULTS)
@@ -178,9 +177,8 @@ def side_bar_entry(path: Path) -> str:
 
 def modules() -> list[str]:
     """The names of the modules of each room, such as helpers.trace."""
-    return [
-        f"{room}.{path.stem}" for room in ROOMS for path in sorted((ROOT / room).glob("[a-z]*.py"))
-    ]
+    files = [file for room in ROOMS for file in sorted((ROOT / room).glob("[a-z]*.py"))]
+    return [f"{file.parent.name}.{file.stem}" for file in files]
 
 
 def api_pages() -> str:

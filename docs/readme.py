@@ -60,6 +60,8 @@ PATHS = {  # what a reader wants: the lessons that say it; what they need is add
     "want to test yourself": ("repair_ten_scripts",),
 }
 WHOLE_STEP = ("whole-step graph", "whole_step")  # the graph of a step, in recorded tables
+EXERCISING = r"\+ (\d+) minutes of exercises"
+PROMISE = r"\*\*After this lesson\*\*,? you can (.*)\."
 NEEDS = r"\| you need .*\n.*\n\| (.*?) \|"  # in a lesson's first cell
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 CODESPACES_BADGE = "https://github.com/codespaces/badge.svg"
@@ -134,10 +136,9 @@ def path_table() -> str:
     rows = ["| you | read | which need | minutes | with exercises |", "|---" * 5 + "|"]
     for who, names in PATHS.items():
         every = with_prerequisites([lesson_file(name) for name in names])
-        own = [
-            f"{number(path)} {lesson_link(path)}" for path in every if lesson_name(path) in names
-        ]
-        before = [f"{number(path)}" for path in every if lesson_name(path) not in names]
+        read = [path for path in every if lesson_name(path) in names]
+        own = [f"{number(path)} {lesson_link(path)}" for path in read]
+        before = [str(number(path)) for path in every if path not in read]
         reading, exercising = map(sum, zip(*map(duration, every), strict=True))
         cells = [who, ", ".join(own), ", ".join(before), reading, reading + exercising]
         rows.append(f"| {' | '.join(map(str, cells))} |")
@@ -208,14 +209,11 @@ def lesson_list() -> str:
     for part, paths in parts().items():
         lines += [f"## {part}", ""]
         for path in paths:
-            promise = first_screen_match(
-                path, "'After this lesson'", r"\*\*After this lesson\*\*,? you can (.*)\."
-            )
+            promise = first_screen_match(path, "'After this lesson'", PROMISE)
             facts = ["optional"] if optional(path) else []
             if lesson_name(path) != GALLERY:
-                facts.append(
-                    f"{stated_minutes(path)} minutes, and {duration(path)[1]} for the exercises"
-                )
+                reading, exercising = duration(path)
+                facts.append(f"{reading} minutes, and {exercising} for the exercises")
             if found := prerequisite_numbers(path):
                 facts.append(f"builds on {found}")
             facts += recorded_on(path)
@@ -231,9 +229,7 @@ def number(path: Path) -> int:
 
 def duration(path: Path) -> tuple[int, int]:
     """A lesson's minutes without its exercises, and those of its exercises."""
-    exercising = first_screen_match(
-        path, "'minutes of exercises'", r"\+ (\d+) minutes of exercises"
-    )
+    exercising = first_screen_match(path, "'minutes of exercises'", EXERCISING)
     return stated_minutes(path), int(exercising)
 
 
@@ -292,11 +288,8 @@ def draw(path: Path = PICTURE) -> None:
         found = f"One CUDA graph cuts a training step from {eager:.0f} to {graph:.0f} µs."
         cpu_gpu_chart(*chart, title=found)
         figure = plt.gcf()
-        figure.savefig(
-            path,
-            bbox_inches="tight",
-            metadata={"Description": chart_metadata(*chart), "Software": None},
-        )
+        about = {"Description": chart_metadata(*chart), "Software": None}
+        figure.savefig(path, bbox_inches="tight", metadata=about)
         plt.close(figure)
 
 

@@ -23,6 +23,5 @@ def error_page(html: Path, address: str) -> None:
     root = urlsplit(address).path.rstrip("/") + "/"
     page = html / "404.html"
     text = page.read_text(encoding="utf-8")
-    page.write_text(
-        RELATIVE.sub(lambda found: f'{found[1]}{urljoin(root, found[2])}"', text), encoding="utf-8"
-    )
+    text = RELATIVE.sub(lambda found: f'{found[1]}{urljoin(root, found[2])}"', text)
+    page.write_text(text, encoding="utf-8")

@@ -96,10 +96,8 @@ def _carried(path: Path, base: Path) -> bool:
     about = {key: part for key, part in content.items() if key not in {"digest", *now}}
     folder = (ROOT / path).with_suffix("")  # how traces are read may have changed, too
     about["readings"] = {name: reading(folder / trace) for name, trace in about["traces"].items()}
-    measured = [
-        {key: part for key, part in cell.items() if key in ("values", "outputs")}
-        for cell in content["cells"]
-    ]
+    kept = ("values", "outputs")
+    measured = [{key: cell[key] for key in kept if key in cell} for cell in content["cells"]]
     new = written(about, now, measured)
     if new != text:
         with replacing(ROOT / path) as target:

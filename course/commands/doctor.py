@@ -34,15 +34,13 @@ def report() -> Iterator[tuple[str, str]]:
     fine = sys.version_info >= MINIMUM_PYTHON
     yield check_result(fine, f"Python {found['python']}", "install Python 3.11 or newer")
     fine = Version(torch.__version__).release >= MINIMUM_TORCH
-    yield check_result(
-        fine, f"torch {found['torch']}", "run `make lab`, which installs the tested version"
-    )
+    fix = "run `make lab`, which installs the tested version"
+    yield check_result(fine, f"torch {found['torch']}", fix)
     yield from live_report(found) if live else [("[--]", why_no_gpu(found))]
     lessons = len(set((TRACES / REFERENCE_GPU).glob("*.json")) - {CONFORMANCE})
     restore = "restore traces/ with git"
-    yield check_result(
-        lessons > 0, f"{lessons} recorded lessons in traces/{REFERENCE_GPU}", restore
-    )
+    there = f"{lessons} recorded lessons in traces/{REFERENCE_GPU}"
+    yield check_result(lessons > 0, there, restore)
     mode = "live on this GPU" if live else "as recorded" if lessons else "not at all"
     yield check_result(live or lessons > 0, f"%%gpu cells run {mode}", f"find a GPU, or {restore}")
 
@@ -76,14 +74,10 @@ def why_no_gpu(found: dict) -> str:
         built = "this torch is built for the CPU only: run `make clean`, then `make lab`"
         missing = f"the driver is there ({found['driver']}), but {built}"
     else:
-        missing = (
-            f"driver {found['driver']} and CUDA {found['cuda']} are there: look at "
-            "CUDA_VISIBLE_DEVICES"
-        )
-    return (
-        "no GPU: lessons play recordings; with one they run live. If "
-        f"this machine has one: {missing}"
-    )
+        there = f"driver {found['driver']} and CUDA {found['cuda']} are there"
+        missing = f"{there}: look at CUDA_VISIBLE_DEVICES"
+    gain = "no GPU: lessons play recordings; with one they run live."
+    return f"{gain} If this machine has one: {missing}"
 
 
 def main() -> int:

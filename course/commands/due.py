@@ -30,11 +30,9 @@ def changed_tools(path: Path) -> list[str]:
 def changed_trace_readings(path: Path) -> list[str]:
     """A sentence for each trace of a recording out of which other numbers are read than then."""
     recording = Recording.read(path)
-    return [
-        f"helpers.trace reads other numbers out of its trace {name}"
-        for name, then in recording.about["readings"].items()
-        if reading(recording.trace(name)) != then
-    ]
+    readings = recording.about["readings"].items()
+    changed = [name for name, then in readings if reading(recording.trace(name)) != then]
+    return [f"helpers.trace reads other numbers out of its trace {name}" for name in changed]
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ from course.set_up import NO_ROOT, REFUSED, hold_lock
 
 # what tells Python's webbrowser of a browser; without them it would take over the terminal with w3m
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+FOLLOWED = "Lessons have new numbers or names: your copies and your solved exercises followed."
 # metadata that JupyterLab writes unasked
 JUPYTERS_OWN = {"kernelspec", "language_info", "execution", "trusted"}
 
@@ -89,9 +90,7 @@ def follow_moved_lessons(
         else:
             said.append(f"The course has no {old} any more: {short(mine)} is yours and stays.")
     if untouched or moved:
-        said.insert(
-            0, "Lessons have new numbers or names: your copies and your solved exercises followed."
-        )
+        said.insert(0, FOLLOWED)
     return moved, said
 
 
@@ -108,11 +107,9 @@ def content_hash(path: Path) -> str:
     data = path.read_bytes()
     try:
         notebook = json.loads(data)
-        seen = [
-            (cell["cell_type"], "".join(cell["source"]), cell.get("outputs", []))
-            for cell in notebook["cells"]
-        ]
-        own = [_learners_metadata(notebook), *map(_learners_metadata, notebook["cells"])]
+        cells = notebook["cells"]
+        seen = [(one["cell_type"], "".join(one["source"]), one.get("outputs", [])) for one in cells]
+        own = [_learners_metadata(notebook), *map(_learners_metadata, cells)]
         data = json.dumps([seen, own] if any(own) else seen).encode()
     except (ValueError, LookupError, TypeError, AttributeError):
         pass  # no notebook: every byte counts

@@ -57,9 +57,8 @@ def record(path: Path, traces: Path = TRACES) -> Path:
     target = folder / f"{name}.json"
     with tempfile.TemporaryDirectory() as staging:
         about, measured = run(path, Path(staging))
-        staged = {
-            file.name.removesuffix(".json.gz"): file for file in sorted(Path(staging).iterdir())
-        }
+        found = sorted(Path(staging).iterdir())
+        staged = {file.name.removesuffix(".json.gz"): file for file in found}
         files = {trace: file.read_bytes() for trace, file in staged.items()}
         readings = {trace: reading(file) for trace, file in staged.items()}
     named = {trace: trace_name(trace, content) for trace, content in files.items()}
@@ -177,9 +176,8 @@ def publish(names: list[str]) -> None:
     variables = get_ipython().user_ns
     missing = [name for name in names if name not in variables]
     if missing:
-        raise NameError(
-            f"a %%gpu line hands on {', '.join(missing)}, which its cell does not define"
-        )
+        lacking = ", ".join(missing)
+        raise NameError(f"a %%gpu line hands on {lacking}, which its cell does not define")
     values = {name: encode(name, variables[name]) for name in names}
     display({VALUES: values, "text/plain": ""}, raw=True)
 

@@ -197,9 +197,8 @@ def main(arguments: list[str] | None = None) -> int:
     is refused.
     """
     parser = argparse.ArgumentParser(prog="make rename", description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "old", nargs="?", help="a lesson's name without its number, or make_batches"
-    )
+    old = "a lesson's name without its number, or make_batches"
+    parser.add_argument("old", nargs="?", help=old)
     parser.add_argument("new", nargs="?", help="its new name")
     options = parser.parse_args(arguments)
     if options.old and not options.new:

@@ -53,10 +53,8 @@ def run_lesson(path: Path, folder: Path = EXECUTED) -> dict | None:
         run = subprocess.run([*command, str(copy)], cwd=ROOT, capture_output=True, text=True)
         shutil.copy(copy, folder)
         if run.returncode:
-            where = f"the copy in {short(folder)} shows where"
-            raise RuntimeError(
-                f"{path.name} did not run to its end; {where}.\n{run.stdout[-3000:]}"
-            )
+            said = f"{path.name} did not run to its end; the copy in {short(folder)} shows where."
+            raise RuntimeError(f"{said}\n{run.stdout[-3000:]}")
         (case,) = ElementTree.parse(report).iter("testcase")
     live, mib = _pop_measurement(folder / path.name)
     seconds = float(case.get("time", 0))
@@ -133,9 +131,8 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser.parse_args(words)
     paths = lessons()
     if unknown := set(arguments.lessons) - set(map(lesson_name, paths)):
-        parser.error(
-            f"no lesson is called {min(unknown)}; write {lesson_name(paths[0])}, for example."
-        )
+        one = lesson_name(paths[0])
+        parser.error(f"no lesson is called {min(unknown)}; write {one}, for example.")
     if arguments.lessons:
         paths = [path for path in paths if lesson_name(path) in arguments.lessons]
     if not torch.cuda.is_available():

@@ -34,7 +34,6 @@ LEFT_OUT = {  # a module, or a package with all that is in it: what it does
     "helpers.ranks": "reads recorded traces",
     "helpers.spread": "reports",
     "helpers.trace": "reads recorded traces",
-    "helpers.trace_file": "reads recorded traces",
     "trace_report": "reads recorded traces, and reports",
 }
 

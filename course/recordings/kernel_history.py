@@ -162,9 +162,8 @@ class History:
         bound = {name for one in (*self.statements, *cell.statements) for name in one.binds}
         names = ", ".join(sorted((read & recording.statements.keys()) - bound))
         why = f"reads {names}, which no cell has bound here" if names else "depends on more cells"
-        raise NeedsGPU(
-            f"this %%gpu cell {why}: run the cells above it first, {ELSEWHERE} {RUN_ABOVE}"
-        )
+        run = f"run the cells above it first, {ELSEWHERE} {RUN_ABOVE}"
+        raise NeedsGPU(f"this %%gpu cell {why}: {run}")
 
 
 def _check_code(
@@ -192,10 +191,8 @@ def _check_code(
         if room is None or room.origin != str(module_file(room.name)):
             raise NeedsGPU(f"{module} is another one here: rename {room and room.origin}.")
         if file and module in files and files[module] != _digest(file):
-            raise NeedsGPU(
-                f"{short(file)} has changed since this kernel imported it: restart the kernel. "
-                + RUN_ABOVE
-            )
+            why = f"{short(file)} has changed since this kernel imported it"
+            raise NeedsGPU(f"{why}: restart the kernel. {RUN_ABOVE}")
     return other_tools(now, then)
 
 

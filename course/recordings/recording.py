@@ -87,9 +87,8 @@ class Recording:
         """The value that a cell handed on under this name. Raises RecordingError if none did."""
         values = {key: value for cell in self.cells for key, value in cell.values.items()}
         if name not in values:
-            raise RecordingError(
-                f"{self.path.name} records no value {name!r}, only {', '.join(sorted(values))}."
-            )
+            known = ", ".join(sorted(values))
+            raise RecordingError(f"{self.path.name} records no value {name!r}, only {known}.")
         return decode(name, values[name])
 
     def trace(self, name: str) -> Path:
@@ -206,9 +205,8 @@ def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) 
     known = sorted(path.name for path in traces.glob("*/") if path.name != "local")
     if gpu not in known:
         asked = gpu if len(gpu) < 60 else gpu[:57] + "..."
-        raise RecordingError(
-            f"{asked!r} is no folder of traces/: give the name of one ({', '.join(known)})."
-        )
+        give = f"give the name of one ({', '.join(known)})"
+        raise RecordingError(f"{asked!r} is no folder of traces/: {give}.")
     there = traces / gpu / f"{name}.json"
     return Recording.read(there if there.exists() else traces / REFERENCE_GPU / there.name)
 
@@ -217,9 +215,8 @@ def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
     """Every recording of a lesson, the reference GPU's first. Raises RecordingError if one is
     damaged.
     """
-    paths = sorted(
-        traces.glob(f"*/{name}.json"), key=lambda path: (path.parent.name != REFERENCE_GPU, path)
-    )
+    paths = sorted(traces.glob(f"*/{name}.json"))
+    paths.sort(key=lambda path: path.parent.name != REFERENCE_GPU)
     return [Recording.read(path) for path in paths if path.parent.name != "local"]
 
 

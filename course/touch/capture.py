@@ -21,6 +21,7 @@ LEFT = 74
 RIGHT = 572
 PANEL = 122
 LANE = 26
+GREY = "#555555"
 LANES = {"CPU": 26, "queue": 58, "GPU": 90}  # where they begin below a panel's top
 TITLE = (
     "Eager launches piece by piece, a capture records the launches, a "
@@ -72,9 +73,8 @@ def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
     """What a trace shows from start on, for so many microseconds."""
 
     def times(table: pd.DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:
-        own = table[(table.end_us > start) & (table.start_us < start + window)].sort_values(
-            "start_us"
-        )
+        inside = (table.end_us > start) & (table.start_us < start + window)
+        own = table[inside].sort_values("start_us")
         shown = own[["start_us", "end_us"]].sub(start).clip(0, window).round(1).join(own[["name"]])
         return list(shown[columns].itertuples(index=False, name=None))
 
@@ -116,12 +116,8 @@ def picture(phases: list[Phase], said: list[str], window: float) -> str:
     ticks = range(0, int(window), 500)
     places = [(LEFT + (RIGHT - LEFT) * at / window, at) for at in ticks]
     middle = 'text-anchor="middle"'
-    axis = [
-        text(min(x, RIGHT - 14), bottom + 14, str(at), 12, "#555555", middle) for x, at in places
-    ]
-    axis.append(
-        text(RIGHT, bottom + 28, "time in the trace, µs", 12, "#555555", 'text-anchor="end"')
-    )
+    axis = [text(min(x, RIGHT - 14), bottom + 14, str(at), 12, GREY, middle) for x, at in places]
+    axis.append(text(RIGHT, bottom + 28, "time in the trace, µs", 12, GREY, 'text-anchor="end"'))
     return drawing(WIDTH, bottom + 34, TITLE, *panels, *axis)
 
 
@@ -146,8 +142,7 @@ def panel(one: Phase, words: str, top: float, window: float) -> str:
     drawn += [rectangle(x(a), gpu, x(b) - x(a), LANE, COLOURS["GPU busy time"]) for a, b in one.gpu]
     labels = {"CPU": cpu, "graph" if kind == "graph" else "queue": queue, "GPU": gpu}
     rules = [rectangle(LEFT, y + LANE, RIGHT - LEFT, 0.8, "#CCCCCC") for y in labels.values()]
-    names = [text(4, y + 18, label, 14, "#555555") for label, y in labels.items()]
-    head = text(4, top + 18, one.name, 14, more='font-weight="bold"') + text(
-        LEFT, top + 18, words, 14, more='class="said"'
-    )
+    names = [text(4, y + 18, label, 14, GREY) for label, y in labels.items()]
+    head = text(4, top + 18, one.name, 14, more='font-weight="bold"')
+    head += text(LEFT, top + 18, words, 14, more='class="said"')
     return f'{head}{"".join(names + rules)}<g class="time">{"".join(drawn)}</g>'
