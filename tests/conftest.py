@@ -71,9 +71,8 @@ def chromium():
         # Chromium's own sandbox does not start for root, as in containers
         arguments = ["--no-sandbox", "--disable-sync", *quiet.split()]
         arguments += ["--force-gpu-mem-available-mb=16", f"--disable-features={spare}"]
-        launched = driver.chromium.launch(
-            executable_path=program, args=arguments, timeout=PATIENCE * 1000
-        )
+        patience = PATIENCE * 1000
+        launched = driver.chromium.launch(executable_path=program, args=arguments, timeout=patience)
         yield launched
         launched.close()
 

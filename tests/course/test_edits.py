@@ -111,9 +111,8 @@ def test_a_name_bound_in_another_way_is_noticed_by_its_object(learner, cell, tmp
 
 def test_another_dict_at_the_same_address_is_noticed(learner):
     """The ids of objects say nothing: a dict made after another one has gone may have its id."""
-    assert "has changed `plans`" in refusal(
-        learner, between=["exec('del plans\\nplans = {8: [2, print]}')"]
-    )
+    said = refusal(learner, between=["exec('del plans\\nplans = {8: [2, print]}')"])
+    assert "has changed `plans`" in said
 
 
 @pytest.mark.parametrize("file", ["random.py", "pandas.py", "torch/__init__.py"])

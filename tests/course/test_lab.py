@@ -36,6 +36,10 @@ def source(path):
     return nbformat.read(path, as_version=4).cells[0].source
 
 
+def there_is_a_new(lesson, mine):
+    return f"There is a new {lesson}, but {mine} is yours: rename it to get both."
+
+
 def files(copy):
     return sorted(str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file())
 
@@ -74,9 +78,7 @@ def test_a_touched_lesson_stays_and_is_told(course, touch):
     assert lab.update(folder, copy) == [], "nothing to tell while the course's has not changed"
     write_notebook(folder / "00_one.ipynb", "2")
     for _ in range(2):
-        assert lab.update(folder, copy) == [
-            f"There is a new {folder / '00_one.ipynb'}, but {mine} is yours: rename it to get both."
-        ]
+        assert lab.update(folder, copy) == [there_is_a_new(folder / "00_one.ipynb", mine)]
         assert mine.read_bytes() == kept
     mine.rename(copy / "mine.ipynb")
     assert lab.update(folder, copy) == []
@@ -97,9 +99,8 @@ def test_what_is_no_file_stays_and_is_told(course):
     folder, copy = course
     (copy / "00_one.ipynb").unlink()
     (copy / "00_one.ipynb").mkdir()
-    assert lab.update(folder, copy) == [
-        f"{copy / '00_one.ipynb'} is no file: rename it to get the lesson."
-    ]
+    said = f"{copy / '00_one.ipynb'} is no file: rename it to get the lesson."
+    assert lab.update(folder, copy) == [said]
     (copy / "00_one.ipynb").rename(copy / "elsewhere")
     assert lab.update(folder, copy) == [] and source(copy / "00_one.ipynb") == "1"
 
@@ -110,9 +111,6 @@ def test_a_file_in_the_copys_place_is_one_sentence(tmp_path):
     with pytest.raises(SavingError, match="in the way and run this again"):
         lab.update(tmp_path, tmp_path / "copy")
     assert (tmp_path / "copy").read_text() == "mine"
-
-
-FOLLOWED = "Lessons have new numbers or names: your copies and your solved exercises followed."
 
 
 def renumber(folder, **names):
@@ -132,12 +130,9 @@ def test_copies_follow_a_lesson_that_is_renumbered(course, changed):
     said = lab.update(folder, copy)
     assert files(copy) == [".origins.json", *files(folder)]
     assert source(copy / "02_two.ipynb") == "mine" and source(copy / "00_new.ipynb") == "new"
-    there = (
-        f"There is a new {folder / '02_two.ipynb'}, but {copy / '02_two.ipynb'} is yours: rename "
-        "it to get both."
-    )
+    there = there_is_a_new(folder / "02_two.ipynb", copy / "02_two.ipynb")
     mine = f"{copy / '01_two.ipynb'} is yours: it is now {copy / '02_two.ipynb'}. {there}"
-    assert said == [FOLLOWED, *[mine] * changed]
+    assert said == [lab.FOLLOWED, *[mine] * changed]
     assert lab.update(folder, copy) == [there] * changed
 
 
@@ -146,9 +141,8 @@ def test_a_lesson_that_the_course_has_no_more_goes_unless_it_is_the_learners(cou
     write_notebook(copy / "01_two.ipynb", "mine")
     (folder / "01_two.ipynb").unlink()
     (folder / "00_one.ipynb").unlink()
-    assert lab.update(folder, copy) == [
-        f"The course has no 01_two.ipynb any more: {copy / '01_two.ipynb'} is yours and stays."
-    ]
+    said = f"The course has no 01_two.ipynb any more: {copy / '01_two.ipynb'} is yours and stays."
+    assert lab.update(folder, copy) == [said]
     assert files(copy) == [".origins.json", "01_two.ipynb", "solutions/00_one.ipynb"]
     assert lab.update(folder, copy) == []
 
@@ -167,10 +161,8 @@ def test_progress_is_noted_and_shown(copy_open):
         assert progress.mark("start_here", "time_step") == ""
     said = progress.lesson_ending("start_here")
     assert "Start here: 1 of 3 (time_step ✓, make_replay ○" in said
-    sentence = (
-        f"Next lesson: [Profile eager training]({lesson_file('profile_eager_training').name}). "
-    )
-    assert sentence in said
+    following = lesson_file("profile_eager_training").name
+    assert f"Next lesson: [Profile eager training]({following}). " in said
     last = progress.lesson_ending("failure_gallery")
     assert "Next" not in last and last.endswith(f"[Your progress]({progress.PAGE}).")
 

@@ -28,9 +28,8 @@ SERVER = SimpleNamespace(
     ("ip", "address"), [("localhost", SERVER.public_url), ("0.0.0.0", SERVER.local_url)]
 )
 def test_the_last_line_is_the_address_that_a_browser_here_can_open(ip, address):
-    assert lab_address.closing_lines(SimpleNamespace(**{**vars(SERVER), "ip": ip})) == [
-        f"Ready: open {address}"
-    ]
+    server = SimpleNamespace(**{**vars(SERVER), "ip": ip})
+    assert lab_address.closing_lines(server) == [f"Ready: open {address}"]
 
 
 def test_the_token_survives_a_restart_and_belongs_to_the_folder():

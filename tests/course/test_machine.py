@@ -64,9 +64,8 @@ def test_an_older_version_or_a_part_of_a_package_can_be_missing():
 
 
 def test_a_recording_says_where_it_ran_and_what_live_would_need():
-    assert "show what they gave on an NVIDIA H200 (torch 2.11.0, 2026-11-21)" in played(
-        ABOUT, 1, []
-    )
+    text = played(ABOUT, 1, [])
+    assert "show what they gave on an NVIDIA H200 (torch 2.11.0, 2026-11-21)" in text
     text = played(ABOUT, 2, ["2 GPUs (this machine has 1)"])
     assert "on several GPUs of the type NVIDIA H200" in text
     assert "on 4 GPUs of the type NVIDIA H200" in played(ABOUT | {"gpus": 4}, 2, [])

@@ -33,9 +33,8 @@ def test_tensors_are_found_in_lists_dicts_partials_and_closures():
 
 
 def test_the_notebook_forgets_what_holds_memory_and_keeps_its_numbers(shell):
-    shell.run_cell(
-        "import torch\nmodel = torch.nn.Linear(2, 2)\nlosses = [0.5]\ndef step(): return model"
-    ).raise_error()
+    cell = "import torch\nmodel = torch.nn.Linear(2, 2)\nlosses = [0.5]\ndef step(): return model"
+    shell.run_cell(cell).raise_error()
     free_gpu_memory()
     assert "model" not in shell.user_ns
     assert shell.user_ns["losses"] == [0.5] and "step" in shell.user_ns and "torch" in shell.user_ns

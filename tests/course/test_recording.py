@@ -128,9 +128,8 @@ def test_a_lesson_that_the_other_gpu_lacks_is_the_reference_gpus(path, learner, 
 
 def test_every_gpus_recording_is_laid_beside(tmp_path, shell, monkeypatch):
     for gpu in ("NVIDIA H200", "Other GPU"):
-        relabelled(
-            recorded_lesson("start_here").path, gpu, tmp_path / gpu.lower().replace(" ", "-")
-        )
+        folder = gpu.lower().replace(" ", "-")
+        relabelled(recorded_lesson("start_here").path, gpu, tmp_path / folder)
     (tmp_path / "local").mkdir()
     shutil.copy(tmp_path / "nvidia-h200" / "start_here.json", tmp_path / "local")
     monkeypatch.setattr(lesson, "TRACES", tmp_path)
@@ -193,9 +192,8 @@ def test_live_a_cell_runs_as_if_the_first_line_were_not_there(live_shell):
 def test_live_other_magics_and_await_work(live_shell):
     live_shell.run_cell("%%gpu\n%%capture out\nprint('caught')").raise_error()
     assert live_shell.user_ns["out"].stdout == "caught\n"
-    live_shell.run_cell(
-        "%%gpu\nimport asyncio\nwaited = await asyncio.sleep(0, 'done')"
-    ).raise_error()
+    waiting = "%%gpu\nimport asyncio\nwaited = await asyncio.sleep(0, 'done')"
+    live_shell.run_cell(waiting).raise_error()
     assert live_shell.user_ns["waited"] == "done"
     live_shell.run_cell("%%gpu\nfiles = %pwd").raise_error()
     assert live_shell.user_ns["files"]
@@ -208,10 +206,8 @@ def test_gpu_is_a_word():
 
 
 def test_cells_have_kinds():
-    cells = [
-        nbformat.v4.new_code_cell(source)
-        for source in ("guess_a = 1\nguess_b = ...", "x = 1", "%%gpu\nx", "y = 2")
-    ]
+    sources = ("guess_a = 1\nguess_b = ...", "x = 1", "%%gpu\nx", "y = 2")
+    cells = list(map(nbformat.v4.new_code_cell, sources))
     cells.insert(3, nbformat.v4.new_markdown_cell("text\n\n## Exercises\n\nmore"))
     cells += [nbformat.v4.new_markdown_cell("## Recap"), nbformat.v4.new_code_cell("%%gpu\nfree()")]
     kinds = [cell.kind for cell in code_cells(nbformat.v4.new_notebook(cells=cells))]

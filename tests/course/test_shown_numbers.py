@@ -26,9 +26,8 @@ def test_five_digits(value, text):
 def test_values_and_tables_show_five_digits_and_keep_theirs(shell):
     with pd.option_context("display.float_format", None):
         round_numbers(shell)
-        shown = shell.display_formatter.format(
-            {"a": [1 / 3, 2.0, float("nan")], "b": 19.969843000000022}
-        )[0]
+        values = {"a": [1 / 3, 2.0, float("nan")], "b": 19.969843000000022}
+        shown = shell.display_formatter.format(values)[0]
         assert shown["text/plain"] == "{'a': [0.33333, 2.0, nan], 'b': 19.97}"
         table = pd.DataFrame({"us": [1543.21987, 347.0]})
         html = shell.display_formatter.format(table)[0]["text/html"]
@@ -41,9 +40,8 @@ def test_a_chart_has_its_titles_as_text(shell):
     figure.suptitle("A step takes\n<360 µs>.")
     axes.set_title("of an H200")
     data, _ = shell.display_formatter.format(figure)
-    assert data["text/html"].startswith(
-        '<img class="chart" alt="A step takes &lt;360 µs&gt;. of an H200" src="data:image/png'
-    )
+    image = '<img class="chart" alt="A step takes &lt;360 µs&gt;. of an H200" src="data:image/png'
+    assert data["text/html"].startswith(image)
     figure.suptitle("")
     axes.set_title("")
     assert 'alt="Chart without a title"' in shell.display_formatter.format(figure)[0]["text/html"]

@@ -33,17 +33,15 @@ def test_what_is_launched_and_not_begun_waits(read_events):
     assert found.queue == [(0, 0), (10, 1), (20, 2), (25, 1), (30, 2), (35, 1), (90, 0)]
     assert found.cpu == [(5, 45, "forward")] and found.launches == [10, 20, 30]
     assert found.gpu == [(25, 35), (35, 40), (90, 100)] and found.done == []
-    assert (
-        sentence(found, 100) == "0 steps done, at most 2 waiting, the GPU busy for 25% of the time"
-    )
+    said = "0 steps done, at most 2 waiting, the GPU busy for 25% of the time"
+    assert sentence(found, 100) == said
     later = phase("eager", read_events(*first, *second, *work), 100, 50)
     assert later.cpu == [(20, 50, "waits")] and later.gpu == [(0, 10)] and later.done == [10]
 
 
 def test_eager_capture_and_replay_come_from_the_traces(recorded_traces):
-    eager, capture, replay = (
-        Phase(**one) for one in data_of(animate_capture(recorded_traces).data)["phases"]
-    )
+    data = data_of(animate_capture(recorded_traces).data)
+    eager, capture, replay = (Phase(**one) for one in data["phases"])
     launches = int(recorded_traces["eager"].per_step().launches[3])
     assert len(eager.launches) == launches == capture.queue[-1][1] and capture.gpu == []
     of_graph = recorded_traces["whole_step"].gpu

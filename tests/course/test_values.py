@@ -41,9 +41,8 @@ def test_tables_come_back_to_the_bit(rows):
 
 
 def test_a_table_with_two_levels_of_columns_comes_back():
-    frame = pd.DataFrame(
-        [[1.0, math.nan]], columns=pd.MultiIndex.from_tuples([("host", "q1"), ("host", "q3")])
-    )
+    columns = pd.MultiIndex.from_tuples([("host", "q1"), ("host", "q3")])
+    frame = pd.DataFrame([[1.0, math.nan]], columns=columns)
     pd.testing.assert_frame_equal(through_json(frame), frame)
 
 

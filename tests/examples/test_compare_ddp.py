@@ -27,9 +27,8 @@ ON_THE_CPU = {
 
 
 def test_one_gpu_trains_the_same_in_a_graph(monkeypatch):
-    names = names_of(
-        "compare_ddp", smaller={"range(22)": "range(3)", "range(20)": "range(2)"}.items()
-    )
+    fewer = {"range(22)": "range(3)", "range(20)": "range(2)"}
+    names = names_of("compare_ddp", smaller=fewer.items())
     train_ddp = names_of("train_ddp", smaller=SMALLER.items())
     names |= {name: train_ddp[name] for name in ("make_model", "make_batches")}
     monkeypatch.setattr(dist, "get_rank", lambda: 0)

@@ -36,9 +36,8 @@ def attention(q, k, v, rows, key_start, max_q):
 def requests(count):
     torch.manual_seed(1)
     lengths = torch.randint(1, 10, (count,)).tolist()
-    return [
-        Request(torch.randint(29, (length,)).tolist(), limit=3, arrival=0.0) for length in lengths
-    ]
+    prompts = [torch.randint(29, (length,)).tolist() for length in lengths]
+    return [Request(prompt, limit=3, arrival=0.0) for prompt in prompts]
 
 
 def printed(capsys, *changes):

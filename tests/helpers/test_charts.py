@@ -11,6 +11,8 @@ import pytest
 from helpers.charts import WIDTH, cpu_gpu_chart, timeline, timelines
 from tests.support.traces import event, kernel, launch, step
 
+BUSY_US = {"eager": 290.0, "graph": 295.0}
+
 
 @pytest.fixture(autouse=True)
 def close_figures():
@@ -26,7 +28,7 @@ def rounds():
 
 
 def test_the_bars_are_the_medians(rounds):
-    axes = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0})
+    axes = cpu_gpu_chart(rounds, BUSY_US)
     widths = {
         bars.get_label(): [bar.get_width() for bar in bars]
         for bars in axes.containers
@@ -46,23 +48,18 @@ def shown_whole(axes):
     figure = axes.figure
     figure.canvas.draw()
     box = figure.get_tightbbox()
-    texts = [
-        text
-        for text in figure.findobj(matplotlib.text.Text)
-        if text.get_text() and text.get_visible()
-    ]
-    assert figure.get_figwidth() == WIDTH <= 7 and min(text.get_fontsize() for text in texts) >= 10
+    texts = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text()]
+    sizes = [text.get_fontsize() for text in texts if text.get_visible()]
+    assert figure.get_figwidth() == WIDTH <= 7 and min(sizes) >= 10
     return box.x0 > -0.1 and box.x1 < WIDTH + 0.1
 
 
 def test_the_chart_is_no_wider_than_the_page(rounds):
-    assert shown_whole(
-        cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}, title="A sentence. " * 9)
-    )
+    assert shown_whole(cpu_gpu_chart(rounds, BUSY_US, title="A sentence. " * 9))
 
 
 def test_without_a_title_a_chart_says_its_finding(rounds, read_events):
-    title = cpu_gpu_chart(rounds, {"eager": 290.0, "graph": 295.0}).figure.get_suptitle()
+    title = cpu_gpu_chart(rounds, BUSY_US).figure.get_suptitle()
     assert title == "A step takes 302 µs (graph); the GPU works for 295 µs."
     found = cpu_gpu_chart(rounds).figure.get_suptitle()
     assert found == "A step takes 302 µs (graph); the CPU issues it in 21.5 µs."

@@ -44,9 +44,8 @@ def test_host_time_is_issuing_and_step_time_is_the_slower_of_host_and_gpu():
 
 def runs(machine):
     """The steps that ran in a row: name and number."""
-    return [
-        (name, len(list(group))) for name, group in itertools.groupby(machine.log) if name != "wait"
-    ]
+    groups = itertools.groupby(machine.log)
+    return [(name, len(list(group))) for name, group in groups if name != "wait"]
 
 
 def test_rounds_are_interleaved_and_nothing_waits_inside_a_visit():

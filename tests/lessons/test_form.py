@@ -16,7 +16,7 @@ from course.recordings.recording import recorded_lesson
 from docs.minutes import count_minutes, stated_minutes
 from docs.search import GALLERY
 from exercises.unfinished import missing_parts
-from tests.support.notebooks import ALL, LESSONS, code_cells, parametrize_paths, prose
+from tests.support.notebooks import ALL, LESSONS, code, code_cells, parametrize_paths, prose
 
 # of code cells: their longest, their median, and the share of comments; of In practice: its bullets
 LONGEST, MEDIAN = 30, 9
@@ -52,9 +52,8 @@ def test_it_keeps_the_form_of_a_lesson(path):
     assert max(lengths) <= LONGEST and statistics.median(lengths) <= MEDIAN
     lines = "\n".join(cell.source for cell in cells).splitlines()
     assert sum(line.strip().startswith("#") for line in lines) < COMMENTS * len(lines)
-    assert re.search(
-        rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', cells[0].source.splitlines()[-1]
-    )
+    opening = cells[0].source.splitlines()[-1]
+    assert re.search(rf'^lesson\("{lesson_name(path)}"(, \w+=.+)*\)$', opening)
     assert "  # if this fails, open the course's folder\n" in cells[0].source
     text = prose(path)
     parts = "After this lesson", "| you need | takes | runs |", "## Recap", "## Exercises"
@@ -64,16 +63,14 @@ def test_it_keeps_the_form_of_a_lesson(path):
     assert text.count("<details><summary>Hint") >= 3
     exercises = re.search(r"^## Exercises.*?(?=^## )", text, re.MULTILINE | re.DOTALL)[0]
     numbers = [int(number) for number in re.findall(r"^### (\d+)\. \S", exercises, re.MULTILINE)]
-    assert len(numbers) >= 2 and numbers == list(range(1, len(numbers) + 1)), (
-        "a heading each, as ### 1. Idle share"
-    )
+    counted = list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 2 and numbers == counted, "a heading each, as ### 1. Idle share"
 
 
 @parametrize_paths([path for path in LESSONS if lesson_name(path) != GALLERY], recorded=True)
 def test_it_states_the_minutes_that_it_takes(path, played_lessons):
-    assert stated_minutes(path) == math.ceil(count_minutes(played_lessons[path])), (
-        "run `make readme`"
-    )
+    counted = math.ceil(count_minutes(played_lessons[path]))
+    assert stated_minutes(path) == counted, "run `make readme`"
 
 
 @parametrize_paths(LESSONS)
@@ -103,9 +100,7 @@ def test_the_notebooks_code_is_clean(tmp_path):
 
 @parametrize_paths(ALL)
 def test_no_two_gpu_cells_are_alike(path):
-    sources = [
-        normalise(cell.source) for cell in code_cells(path) if handed_on(cell.source) is not None
-    ]
+    sources = [normalise(source) for source in code(path) if handed_on(source) is not None]
     assert len(set(sources)) == len(sources), "a recorded cell is found by its source"
 
 

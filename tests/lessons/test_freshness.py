@@ -58,15 +58,10 @@ def test_nothing_else_lies_in_traces():
     for path in RECORDED:
         names = Recording.read(path).about["traces"].values()
         known |= {path, *(path.with_suffix("") / name for name in names)}
-    files = {
-        file
-        for file in TRACES.rglob("*")
-        if not file.is_dir() and TRACES / "local" not in file.parents
-    }
-    left = sorted(str(file.relative_to(TRACES)) for file in files - known)
-    assert not left, (
-        f"no recording names {', '.join(left)}: `make record` of that lesson removes it"
-    )
+    own = TRACES / "local"
+    files = {file for file in TRACES.rglob("*") if not file.is_dir() and own not in file.parents}
+    left = ", ".join(sorted(str(file.relative_to(TRACES)) for file in files - known))
+    assert not left, f"no recording names {left}: `make record` of that lesson removes it"
     assert GPUS and {path.parent for path in RECORDED} == set(GPUS)
 
 
@@ -147,9 +142,8 @@ def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(pat
     for kind, cell in edits(cells, recording).items():
         kernel.statements, kernel.played = [], set()
         names = sorted({name for one in parsed(cell.source).statements for name in one.binds})
-        other = cell._replace(
-            source="\n".join(f"{name} = 'edited'" for name in names), kind="plain"
-        )
+        edited = "\n".join(f"{name} = 'edited'" for name in names)
+        other = cell._replace(source=edited, kind="plain")
         refused = first_refusal(kernel, recording, [other if one is cell else one for one in cells])
         assert bool(refused) == (kind in ("needed", "gpu")), f"{kind} {cell}: {refused}"
 

@@ -48,6 +48,5 @@ def test_the_minutes_are_written_and_those_of_the_exercises_stay(tmp_path, monke
     monkeypatch.setattr(minutes, "minutes", lambda path: 31)
     minutes.write_minutes(path)
     assert minutes.stated_minutes(path) == 31
-    assert nbformat.read(path, as_version=4).cells[0].source == FIRST.replace(
-        "7 minutes", "31 minutes"
-    )
+    (first,) = nbformat.read(path, as_version=4).cells
+    assert first.source == FIRST.replace("7 minutes", "31 minutes")

@@ -43,9 +43,8 @@ def test_every_link_of_a_page_leads_somewhere(path):
     for link in re.findall(r"\]\(([^)\s#]+)", text):
         assert "://" in link or (path.parent / link).exists(), link
     for file, name in re.findall(r"""(?:\]\(|href=")([./\w]+\.md)?#([^)"\s]+)""", path.read_text()):
-        headings = re.findall(
-            r"^#+ (.*)$", (path.parent / (file or path)).read_text(), re.MULTILINE
-        )
+        named = (path.parent / (file or path)).read_text()
+        headings = re.findall(r"^#+ (.*)$", named, re.MULTILINE)
         assert name in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
 
 

@@ -20,10 +20,8 @@ CODE = [path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0][0
 @pytest.fixture
 def project(tmp_path):
     """A copy of everything that names lessons."""
-    paths = {
-        path for pattern in (*rename.LINKS, "notebooks/**/*.ipynb") for path in ROOT.glob(pattern)
-    }
-    for path in paths:
+    patterns = (*rename.LINKS, "notebooks/**/*.ipynb")
+    for path in {path for pattern in patterns for path in ROOT.glob(pattern)}:
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
@@ -38,12 +36,10 @@ def code_of_all(folder):
 
 def dead_links(project):
     """Files of lessons that some text or notebook names, and that are not there."""
-    texts = [path for path in project.rglob("*") if path.is_file() and path.name != FORMER_NAMES]
+    files = [path for path in project.rglob("*") if path.is_file() and path.name != FORMER_NAMES]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     present = {path.stem for path in project.glob("notebooks/*.ipynb")}
-    named = {
-        found for path in texts for found in NUMBERED.findall(path.read_text(encoding="utf-8"))
-    }
-    return named - present - former_names().keys()
+    return set(NUMBERED.findall(text)) - present - former_names().keys()
 
 
 def test_links_are_up_to_date(project):

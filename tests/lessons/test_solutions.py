@@ -70,22 +70,19 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
         solution = others.pop(name)
         given = shell.user_ns[name]
         stub = outcome_of(shell, source, name, given)
-        assert not stub and repr(stub).startswith(STILL_TO_DO if kind != "repaired" else WRONG), (
-            stub
-        )
+        sign = WRONG if kind == "repaired" else STILL_TO_DO
+        assert not stub and repr(stub).startswith(sign), stub
         if kind == "check":
             assert outcome_of(shell, source, name, solution), shell.user_ns[name]
         run(shell, solution_source(path, name))
         assert run(shell, source), f"{name} needs a name that the played lesson lacks"
-        assert sum(RIGHT not in other for other in others) >= 3, (
-            f"{name} needs three wrong answers, named {name}__what_is_wrong"
-        )
+        wrong = [other for other in others if RIGHT not in other]
+        assert len(wrong) >= 3, f"{name} needs three wrong answers, named {name}__what_is_wrong"
         if kind == "check":
             for other, answer in others.items():
                 outcome = outcome_of(shell, source, name, answer)
                 assert bool(outcome) == (RIGHT in other), f"{other}: {outcome}"
                 assert outcome or repr(outcome).startswith(WRONG), f"{other}: {outcome}"
-            assert outcome_of(shell, source, name, solution), (
-                "an answer has changed what the cases share"
-            )
+            again = outcome_of(shell, source, name, solution)
+            assert again, "an answer has changed what the cases share"
     assert OTHERWISE not in capsys.readouterr().out

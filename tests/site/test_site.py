@@ -100,18 +100,15 @@ def test_no_link_is_broken(parsed, site):
             named = folder / unquote(address.path).lstrip("/")
             target = named.resolve() if address.path else path
             target = target / "index.html" if target.is_dir() else target
-            if not target.exists() or (
-                address.fragment and unquote(address.fragment) not in parsed[target].anchors
-            ):
+            anchor = unquote(address.fragment)
+            if not target.exists() or (anchor and anchor not in parsed[target].anchors):
                 broken.append(f"{path.name}: {link}")
     assert not broken, "\n".join(broken)
 
 
 def test_pages_load_nothing_from_elsewhere(parsed, site):
-    outside = [
-        load for page in parsed.values() for load in page.loads if re.match(r"(https?:)?//", load)
-    ]
-    assert outside == []
+    loads = [load for page in parsed.values() for load in page.loads]
+    assert [load for load in loads if re.match(r"(https?:)?//", load)] == []
     styles = "".join(path.read_text() for path in site.rglob("*.css"))
     assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", styles)
 

@@ -29,9 +29,8 @@ def test_charts_show_the_side_bar_leads_on_and_the_theme_is_the_readers(page, th
     page.emulate_media(color_scheme=theme)
     for name, charts in (("README", 2), (lesson_page("start_here"), 2)):
         page.goto(f"{page.address}/{name}.html", wait_until="networkidle")
-        widths = page.eval_on_selector_all(
-            "main img", "images => images.map(image => image.naturalWidth)"
-        )
+        of_each = "images => images.map(image => image.naturalWidth)"
+        widths = page.eval_on_selector_all("main img", of_each)
         assert len(widths) == charts and min(widths) > 400, name
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") == (theme == "light")
@@ -134,7 +133,6 @@ def test_pages_fit_the_screen_and_a_lessons_page_is_below_3_mb(page):
                 assert page.locator(FIT).evaluate_all(CUT) == [], path
             if width == 1280:
                 assert page.locator("article .cell_input pre").evaluate_all(CUT) == [], path
-                assert set(page.locator("article :is(th, td)").evaluate_all(SIDES)) <= {"left"}, (
-                    path
-                )
+                sides = set(page.locator("article :is(th, td)").evaluate_all(SIDES))
+                assert sides <= {"left"}, path
         widths.reverse()  # the next page opens at this width

@@ -41,9 +41,8 @@ class Lab:
         """Whether the server answers to the token that it wrote; it writes before it listens."""
         assert self.process.poll() is None, self.log.read_text()
         try:
-            self.about = json.loads(
-                (self.runtime / f"jpserver-{self.process.pid}.json").read_text()
-            )
+            file = self.runtime / f"jpserver-{self.process.pid}.json"
+            self.about = json.loads(file.read_text())
             return self.request("api/status")
         except (OSError, ValueError):  # not there yet, or half written, or not listening yet
             return None
@@ -64,10 +63,9 @@ class Lab:
     def request(self, path, method="GET", **content):
         """Ask the server's API; None for what it cannot answer just now."""
         data = json.dumps(content).encode() if content else None
+        asked = urllib.request.Request(self.address(path), data, method=method)
         try:
-            with urllib.request.urlopen(
-                urllib.request.Request(self.address(path), data, method=method)
-            ) as answer:
+            with urllib.request.urlopen(asked) as answer:
                 return json.loads(answer.read() or "null")
         except urllib.error.HTTPError:
             return None

@@ -45,7 +45,8 @@ def _statements(node):
 
 
 def _statement_changes(body, at):
-    statement, before, after = body[at], body[:at], body[at + 1 :]
+    statement = body[at]
+    before, after = body[:at], body[at + 1 :]
     text = _short(statement)
     is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     if is_docstring or isinstance(statement, ast.Import | ast.ImportFrom):

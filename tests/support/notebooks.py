@@ -26,21 +26,16 @@ def parametrize_paths(paths, recorded=False):
 def _param(path, recorded):
     usual = path.parent.name in ("notebooks", REFERENCE_GPU)
     said = UNRECORDED.get(path) if recorded else None
-    return pytest.param(
-        path,
-        id=path.stem if usual else f"{path.parent.name}-{path.stem}",
-        marks=[pytest.mark.skip(reason=said)] if said else [],
-    )
+    name = path.stem if usual else f"{path.parent.name}-{path.stem}"
+    marks = [pytest.mark.skip(reason=said)] if said else []
+    return pytest.param(path, id=name, marks=marks)
 
 
 def write_notebook(path, *sources):
     """Write a notebook with a code cell per source, ready to run; return its path."""
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(source) for source in sources]
-    )
-    notebook.metadata = {
-        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
-    }
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, sources)))
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata = {"kernelspec": kernel}
     nbformat.write(notebook, path)
     return path
 

@@ -33,7 +33,6 @@ def unpacked_wheel(folder, package, *beside):
     """Where the wheel of a package was unpacked, built in a copy of it and of those beside it."""
     for room in (package, *beside):
         shutil.copytree(ROOT / room, folder / "copy" / room, ignore=IGNORED)
-    shutil.unpack_archive(
-        build_archive("wheel", folder / "copy" / package), folder / "there", "zip"
-    )
+    wheel = build_archive("wheel", folder / "copy" / package)
+    shutil.unpack_archive(wheel, folder / "there", "zip")
     return folder / "there"

@@ -46,9 +46,8 @@ def check_interactions(figure, data):
 def check_names(figure, bars, end):
     """A bar of the first lane bears its name where that fits: 7 pixels a letter."""
     width = figure.locator("svg").evaluate("plot => plot.clientWidth")
-    fits = [
-        bar[NAME] for bar in bars if bar[LANE] == 0 and bar[LONG] / end * width > 7 * len(bar[NAME])
-    ]
+    first_lane = [bar for bar in bars if bar[LANE] == 0]
+    fits = [bar[NAME] for bar in first_lane if bar[LONG] / end * width > 7 * len(bar[NAME])]
     assert figure.locator("text.inside").all_text_contents() == fits
 
 
@@ -61,9 +60,8 @@ def check_hover(figure, lanes, bars):
     box = gpu_lane.nth(on_gpu.index(longest)).bounding_box()
     figure.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5)
     expect(said).to_contain_text(longest[NAME])
-    assert re.search(
-        r"^[\d.]+ µs on GPU stream \d+, .*; launched [\d.]+ µs before, by cuda", longest[SAID]
-    )
+    pattern = r"^[\d.]+ µs on GPU stream \d+, .*; launched [\d.]+ µs before, by cuda"
+    assert re.search(pattern, longest[SAID])
     expect(said).to_contain_text(longest[SAID])
     expect(figure.locator("rect.partner")).to_have_count(1)
 
@@ -112,12 +110,8 @@ def check_walking(figure, bars):
 
 def check_zoom(figure, ticks):
     """The buttons change the scale, and give it back."""
-    for name, same in (
-        ("zoom in", False),
-        ("zoom out", True),
-        ("zoom in", False),
-        ("whole step", True),
-    ):
+    presses = [("zoom in", False), ("zoom out", True), ("zoom in", False), ("whole step", True)]
+    for name, same in presses:
         figure.get_by_role("button", name=name).click()
         assert (texts_of(figure) == ticks) == same
 

@@ -15,6 +15,5 @@ def launch(start, correlation, name="cudaLaunchKernel", category="cuda_runtime")
 
 
 def kernel(start, duration, correlation, stream=7, device=0, category="kernel"):
-    return event(
-        category, "k", start, duration, correlation=correlation, stream=stream, device=device
-    )
+    where = {"stream": stream, "device": device}
+    return event(category, "k", start, duration, correlation=correlation, **where)
