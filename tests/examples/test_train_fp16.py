@@ -8,8 +8,8 @@ from tests.support.scripts import names_of, numbered_lines, outcome_of_change
 CHANGES = {  # a line, what takes its place, and what happens
     1: ("self.copy_stream.wait_event(self.has_been_read)", "pass", "silent"),
     2: ("torch.cuda.current_stream().wait_stream(self.copy_stream)", "pass", "silent"),
-    3: (', capture_error_mode="thread_local"', "", "same"),  # see capture_rules
-    8: ("gc.disable()", "pass", "same"),  # see capture_rules
+    3: (', capture_error_mode="thread_local"', "", "same"),  # see lesson 04
+    8: ("gc.disable()", "pass", "same"),  # see lesson 04
     4: ("return self.loss.clone()", "return self.loss", "silent"),
     5: ('lr = torch.tensor(1e-3, device="cuda")', "lr = 1e-3", "silent"),
     6: ("capturable=True,", "", "raises"),

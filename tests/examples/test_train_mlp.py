@@ -3,6 +3,7 @@
 import ast
 import runpy
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -52,6 +53,31 @@ def test_a_training_goes_on_as_if_it_had_not_stopped(changes, right, eager_losse
     losses, replays = losses_of(*changes, flags=["--resume"])
     assert len(losses) == 9 and replays == 6
     assert sum(map(float.__eq__, losses, eager_losses[9:])) == right
+
+
+def test_a_step_with_two_branches_is_a_graph_for_each():
+    """What the table of the lesson advises for a step that does something else at times."""
+    batches = torch.randn(12, 2, 8).unbind()
+
+    def losses(wrap):
+        torch.manual_seed(0)
+        weight = torch.randn(8, device="cuda", requires_grad=True)
+        optimizer = torch.optim.AdamW([weight], capturable=True)
+
+        def step(inputs, targets, power):
+            optimizer.zero_grad(set_to_none=True)
+            loss = (weight * inputs - targets).abs().pow(power).mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        odd, even = wrap(partial(step, power=1)), wrap(partial(step, power=2))
+        return [(odd if n % 2 else even)(*batch.cuda()).item() for n, batch in enumerate(batches)]
+
+    with cpu_graphs() as device:
+        expected = losses(lambda step: step)
+        assert losses(names_of("train_mlp")["GraphedStep"]) == expected
+        assert device.launches["graphs"] == 2 * 3, "all calls but three warm-ups of each"
 
 
 def test_the_script_before_trains_on_the_smaller_batches_too(eager_losses):
