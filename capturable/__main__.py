@@ -32,7 +32,7 @@ from capturable.load_step import (
 )
 
 STAND_IN = "stand-in"
-FLAG = {"action": "store_true"}
+FLAG: dict[str, Any] = {"action": "store_true"}
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {  # of the commands that run steps
     "check": {
         "step": {"metavar": "FILE:FUNCTION", "help": "a function that makes a step"},
@@ -97,9 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="capturable", description=__doc__, formatter_class=form)
     versions = f"torch {version('torch')}, Python {platform.python_version()}"
-    parser.add_argument(
-        "--version", action="version", version=f"capturable {__version__}, {versions}"
-    )
+    about = f"capturable {__version__}, {versions}"
+    parser.add_argument("--version", action="version", version=about)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
         "explain", help="explain a message, or a log on standard input", add_help=False
@@ -110,9 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=helps[name])
         for flag, setting in settings.items():
             command.add_argument(flag, **setting)
-        command.add_argument(
-            "--traceback", action="store_true", help="show the traceback of what failed"
-        )
+        command.add_argument("--traceback", **FLAG, help="show the traceback of what failed")
     return parser
 
 

@@ -9,10 +9,8 @@ from itertools import accumulate
 from pathlib import Path
 
 LEVELS = {"error": 1, "several": 2, "after": 2, "warning": 4, "reasons": 5, "silent": 7}
-UNDECIDED = {
-    "error": 3,
-    "warning": 6,
-}  # the message has several causes, and nothing near it points to this one
+# the message has several causes, and nothing near it points to this one
+UNDECIDED = {"error": 3, "warning": 6}
 FIRST = ("error", "several")
 NEAR = 150, 20  # lines before and after the telling line, where a place is looked for
 NUMBER = re.compile(r"(90[0-8]|700)(?!\d)")
@@ -155,18 +153,14 @@ def _match_entry(
     if at < 0:
         return None
     number = bisect_right(starts, at) - 1
-    place = _matched_place_length(
-        entry, message, lines[max(0, number - NEAR[0]) : number + NEAR[1]]
-    )
-    undecided = (
-        not place and message in _known_messages("several", "reasons") and UNDECIDED.get(entry.kind)
-    )
+    near = lines[max(0, number - NEAR[0]) : number + NEAR[1]]
+    place = _matched_place_length(entry, message, near)
+    shared = message in _known_messages("several", "reasons")
+    undecided = shared and not place and UNDECIDED.get(entry.kind)
     if entry.needs_place and not place and not undecided:
         return None
-    level = undecided or LEVELS[entry.kind]
-    return CauseMatch(
-        entry, (level, number, length, -place), message, number, lines[number].strip()
-    )
+    rank = undecided or LEVELS[entry.kind], number, length, -place
+    return CauseMatch(entry, rank, message, number, lines[number].strip())
 
 
 def _matched_place_length(entry: CauseEntry, message: str, lines: list[str]) -> int:

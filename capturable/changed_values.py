@@ -88,11 +88,8 @@ def _assignments(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterato
         if isinstance(node, ast.AugAssign | ast.For) or (loop and isinstance(node, ast.Assign)):
             for target in _assigned_targets(node):
                 key = _target_key(target)
-                shared = (
-                    isinstance(target, SHARED)
-                    or not inside
-                    or _is_shared_variable(target, declared)
-                )
+                variable = isinstance(target, ast.Name) and target.id in declared
+                shared = isinstance(target, SHARED) or not inside or variable
                 if key[1] and shared and inside not in BUILDING:
                     yield key, node.lineno
         yield from _assignments(node, inside, looping)
@@ -108,11 +105,6 @@ def _is_graph_replay(node: ast.AST) -> bool:
     """Whether a call replays a graph: what is set behind it is set between two replays."""
     called = node.func if isinstance(node, ast.Call) else None
     return isinstance(called, ast.Attribute) and called.attr == "replay"
-
-
-def _is_shared_variable(target: ast.AST, names: set[str]) -> bool:
-    """Whether a variable is one that its function shares."""
-    return isinstance(target, ast.Name) and target.id in names
 
 
 def _branch_conditions(tree: ast.AST) -> Iterator[ast.AST]:

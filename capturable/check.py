@@ -17,7 +17,7 @@ from capturable.findings import Finding, Findings, Report, short
 from capturable.graphs_inside import functions_with_graphs
 from capturable.host_calls import as_if_capturing, eager_control_flow, watch_host_calls
 from capturable.ignored_findings import misspelt_rule_names, without_ignored
-from capturable.inputs import Call, Difference, merge_python_values, named_parts, tensor_pairs
+from capturable.inputs import Call, Difference, merge_python_values, named_arguments, tensor_pairs
 from capturable.operators import Op, OpLog, storage_address
 from capturable.python_state import PythonStateWatch, values_at, watched
 from capturable.restore import Restore
@@ -74,15 +74,11 @@ class StepCheck:
     def look_again(self, places: Iterable[Place]) -> None:
         """Look at what the step has made as well: it changes."""
         known = {(id(place.holder), place.key) for place in self.places if isinstance(place, Place)}
-        made = [
-            place
-            for place in watched(places)
-            if isinstance(place, Place) and (id(place.holder), place.key) not in known
-        ]
-        self.changing = (self.changing or set()) | set(
-            range(len(self.places), len(self.places) + len(made))
-        )
+        seen = [place for place in watched(places) if isinstance(place, Place)]
+        made = [place for place in seen if (id(place.holder), place.key) not in known]
+        before = len(self.places)
         self.places = [*self.places, *made]
+        self.changing = (self.changing or set()) | set(range(before, len(self.places)))
 
     def judge_reach(self, step: Callable, places: list[Place]) -> None:
         """Judge what the step can get at: graphs of compiled functions, and values that code
@@ -96,10 +92,7 @@ class StepCheck:
 
     def judge_static_inputs(self, static: Call) -> None:
         """Judge the tensors that the graph will read."""
-        for name, value in (
-            *named_parts("inputs", static.args),
-            *named_parts("inputs", static.kwargs),
-        ):
+        for name, value in named_arguments(static):
             if isinstance(value, torch.Tensor) and value.is_inference():
                 what = "was made under inference_mode, so copy_ into it is refused outside of that"
                 self.found("inputs", name, what, "make it outside of torch.inference_mode()")

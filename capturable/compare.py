@@ -8,7 +8,7 @@ likely_causes why two steps may differ.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from capturable.comparison_inputs import (
     fill_padding,
     fill_with_rubbish,
 )
+from capturable.findings import count
 from capturable.inputs import Call, named_parts
 from capturable.likely_causes import likely_causes
 from capturable.load_step import split_batch
@@ -152,9 +153,8 @@ def compare(
         if comparison.difference is None:
             comparison.agreed = comparing.agreed()
             if counts["replays"] < len(graphed.results):
-                comparison.notes.append(
-                    "some calls replayed no graph" if counts["replays"] else NO_GRAPH
-                )
+                some = "some calls replayed no graph" if counts["replays"] else NO_GRAPH
+                comparison.notes.append(some)
         else:
             noticed, remarks = _stand_in_hints(device)
             comparing.look_further()
@@ -186,9 +186,8 @@ class Comparing:
         _refuse_shared_tensors(eager, again, graphed)
         left = [name for name in eager.state.places if name not in self.names]
         if left:
-            self.comparison.notes.append(
-                f"the step with graphs has no counterpart of {', '.join(left)}"
-            )
+            note = f"the step with graphs has no counterpart of {', '.join(left)}"
+            self.comparison.notes.append(note)
         self.start = _copies(self.state(eager))
 
     def state(self, side: Side) -> dict[str, Any]:
@@ -216,19 +215,13 @@ class Comparing:
             self._later_differs()
 
     def _batches(self) -> list[Call]:
-        return (
-            self.eager.batches
-            or [copied_batch(one) for one in self.graphed.batches]
-            or [Call((), {})]
-        )
+        samples = [copied_batch(one) for one in self.graphed.batches]
+        return self.eager.batches or samples or [Call((), {})]
 
     def _start_random_states(self) -> None:
         """Let the step with graphs begin with the random states of the eager one."""
-        drawn = [
-            name
-            for name, state in self.eager.random.items()
-            if not same(state, self.graphed.random[name])
-        ]
+        theirs = self.graphed.random
+        drawn = [name for name, mine in self.eager.random.items() if not same(mine, theirs[name])]
         if drawn:
             self.comparison.notes.append(
                 f"the construction with graphs changed {' and '.join(drawn)}, "
@@ -256,29 +249,26 @@ class Comparing:
             for name, state in self.eager.random.items()
             if not same(state, drawn[0][name]) and same(self.graphed.random[name], drawn[1][name])
         ]
-        eager, again, graphed = (
-            side.results[-1] for side in (self.eager, self.again, self.graphed)
-        )
+        results = [side.results[-1] for side in (self.eager, self.again, self.graphed)]
         return (
-            self._values_differ("result", number, eager, again, graphed, {})
+            self._values_differ("result", number, results, {})
             or self._state_differs("state", number)
             or self._random_states_differ(number)
         )
 
     def _state_differs(self, kind: str, call: int) -> bool:
-        eager, again, graphed = map(self.state, (self.eager, self.again, self.graphed))
-        return self._values_differ(kind, call, eager, again, graphed, self.start)
+        states = map(self.state, (self.eager, self.again, self.graphed))
+        return self._values_differ(kind, call, states, self.start)
 
-    def _values_differ(
-        self, kind: str, call: int, eager: dict, again: dict, graphed: dict, start: dict
-    ) -> bool:
-        """Compare values by name. start: what state has changed from; {} for results."""
+    def _values_differ(self, kind: str, call: int, values: Iterable[dict], start: dict) -> bool:
+        """Compare values by name, of the eager step, of another run of it, and of the graphed one.
+        start: what state has changed from; {} for results."""
+        eager, again, graphed = values
         if kind == "result" and eager.keys() != graphed.keys():
             names = ", ".join(sorted(eager.keys() ^ graphed.keys()))
             return self._differs(kind, call, names, " is returned by one of the two steps alone")
-        gradients = max(
-            (max_abs(eager[name]) for name in eager if name.endswith(".grad")), default=0.0
-        )
+        sizes = [max_abs(value) for name, value in eager.items() if name.endswith(".grad")]
+        gradients = max(sizes, default=0.0)
         for name in eager | graphed:
             # an optimizer makes its state, which begins with zeros, in its first step
             expected = eager[name] if name in eager else _zeros_like_values(graphed[name])
@@ -286,9 +276,8 @@ class Comparing:
             if same(expected, actual):
                 continue
             if not (is_number(expected) and is_number(actual)):
-                return self._differs(
-                    kind, call, name, f": eager {expected!r:.60}, with graphs {actual!r:.60}"
-                )
+                text = f": eager {expected!r:.60}, with graphs {actual!r:.60}"
+                return self._differs(kind, call, name, text)
             if _shape(expected) != _shape(actual):
                 text = f" has the shape {_shape(actual)}, and {_shape(expected)} eagerly"
                 return self._differs(kind, call, name, text)
@@ -298,9 +287,8 @@ class Comparing:
             allowed = self.rtol * changed + rounding(expected) * size
             repeats = largest_gap(expected, again.get(name, expected))
             if repeats:
-                self.comparison.notes.append(
-                    f"{name} differs by {repeats:.3g} between two eager runs"
-                )
+                note = f"{name} differs by {repeats:.3g} between two eager runs"
+                self.comparison.notes.append(note)
             apart = first_difference(expected, actual, allowed + REPEATED * repeats)
             if apart:
                 return self._differs(kind, call, name, str(apart))
@@ -314,13 +302,12 @@ class Comparing:
                 return self._differs("random", call, name, " is not that of the eager step")
         return False
 
-    def _later_differs(self) -> bool:
+    def _later_differs(self) -> None:
         """Compare what earlier calls returned, now that all are over."""
         kept = zip(self.eager.kept, self.again.kept, self.graphed.kept, strict=True)
-        for number, (eager, again, graphed) in enumerate(kept, 1):
-            if self._values_differ("later", number, eager, again, graphed, {}):
-                return True
-        return False
+        for number, values in enumerate(kept, 1):
+            if self._values_differ("later", number, values, {}):
+                return
 
     def _differs(self, kind: str, call: int, name: str, text: str) -> bool:
         if kind == "later":
@@ -365,24 +352,18 @@ def _count_graphs_and_launches(
     where = "a GPU" if device is None else "the stand-in for CUDA graphs, in place of a GPU"
     calls = len(comparing.graphed.results)
     told = (
-        f"On {where}: {_count(built['captures'], 'capture')} at the construction, "
-        f"{later['captures']} in {_count(calls, 'call')}, {_count(later['replays'], 'replay')}."
+        f"On {where}: {count(built['captures'], 'capture')} at the construction, "
+        f"{later['captures']} in {count(calls, 'call')}, {count(later['replays'], 'replay')}."
     )
     if comparing.comparison.difference is not None:
         return told
     batch = comparing.batches[-1]
-    eager, graphed = (
-        _launches_of_call(side, copied_batch(batch), device)
-        for side in (comparing.eager, comparing.graphed)
-    )
+    eager = _launches_of_call(comparing.eager, copied_batch(batch), device)
+    graphed = _launches_of_call(comparing.graphed, copied_batch(batch), device)
     return (
-        f"{told}\nOne call launches {_count(eager['operators'], 'operator')} eagerly; with graphs, "
-        f"{_count(graphed['graphs'], 'graph')} and {_count(graphed['operators'], 'operator')}."
+        f"{told}\nOne call launches {count(eager['operators'], 'operator')} eagerly; with graphs, "
+        f"{count(graphed['graphs'], 'graph')} and {count(graphed['operators'], 'operator')}."
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _launches_of_call(side: Side, batch: Call, device: Any) -> Counter:
@@ -402,9 +383,8 @@ def _tensors_read(side: Side, batch: Call) -> set[str]:
         side.call(batch)
     taken = {where for op in log.ops for where in op.outside}
     named = [*named_parts("args", batch.args), *named_parts("kwargs", batch.kwargs)]
-    return {
-        name for name, part in named if is_a(part, torch.Tensor) and storage_address(part) in taken
-    }
+    tensors = [(name, part) for name, part in named if is_a(part, torch.Tensor)]
+    return {name for name, tensor in tensors if storage_address(tensor) in taken}
 
 
 class _Operators(TorchDispatchMode):

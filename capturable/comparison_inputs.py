@@ -48,12 +48,11 @@ def batch_tensors(batch: Call) -> list[torch.Tensor]:
 
 def copied_batch(batch: Call) -> Call:
     """The batch in tensors of its own."""
-    copied = tree_map_only(
-        torch.Tensor,
-        lambda tensor: _pinned_and_differentiable_like(tensor, tensor.detach().clone()),
-        tuple(batch),
-    )
-    return Call(*copied)
+
+    def copied(tensor: torch.Tensor) -> torch.Tensor:
+        return _pinned_and_differentiable_like(tensor, tensor.detach().clone())
+
+    return Call(*tree_map_only(torch.Tensor, copied, tuple(batch)))
 
 
 def _pinned_and_differentiable_like(tensor: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
@@ -92,16 +91,9 @@ def fill_with_rubbish(tensor: torch.Tensor, batches: Iterable[Call] = ()) -> Non
     if tensor.dtype == torch.bool:
         tensor.logical_not_()
         return
-    alike = [
-        tensor,
-        *(leaf for batch in batches for leaf in batch_tensors(batch) if leaf.dtype == tensor.dtype),
-    ]
-    least, most = next(
-        (
-            (int(one.min()), int(one.max()))
-            for one in alike
-            if one.numel() and one.min() != one.max()
-        ),
-        (int(tensor.min()), int(tensor.max())),
-    )
+    others = [leaf for batch in batches for leaf in batch_tensors(batch)]
+    alike = [tensor, *(leaf for leaf in others if leaf.dtype == tensor.dtype)]
+    varied = [one for one in alike if one.numel() and one.min() != one.max()]
+    known = varied[0] if varied else tensor
+    least, most = int(known.min()), int(known.max())
     tensor.copy_((least + most - tensor).clamp(least, most))

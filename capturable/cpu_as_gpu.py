@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 from capturable.judge import MADE_HERE
+from capturable.live_objects import names_of
 from capturable.operators import storage_address
 
 MAKERS = {  # without a device, these make tensors on the CPU
@@ -203,9 +204,8 @@ def _reads_that_would_not_wait(
 @contextmanager
 def capturable_optimizers() -> Iterator[None]:
     """Let optimizers with capturable=True step on the CPU, which torch allows on GPUs only."""
-    names = _loaded_attributes(
-        sys.modules["torch.optim.optimizer"]
-    )  # not an attribute of torch.optim
+    # not an attribute of torch.optim
+    names = names_of(sys.modules["torch.optim.optimizer"])
     with replaced_everywhere((names.get(DEVICES), _with_cpu)):
         yield
 
@@ -224,17 +224,8 @@ def replaced_everywhere(*pairs: tuple[Callable | None, Callable]) -> Iterator[No
     known = [(function, function.__name__, wrap(function)) for function, wrap in pairs if function]
     with ExitStack() as stack:
         for module in list(sys.modules.values()):
-            names = _loaded_attributes(module)
+            names = names_of(module)
             for function, name, wrapped in known:
                 if names.get(name) is function:
                     stack.enter_context(patch.object(module, name, wrapped))
         yield
-
-
-def _loaded_attributes(module: object) -> dict[str, Any]:
-    """A module's names, without waking one that is loaded at the first look."""
-    try:
-        names = object.__getattribute__(module, "__dict__")
-    except AttributeError:
-        return {}
-    return names if type(names) is dict else {}

@@ -13,7 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from capturable.causes import CauseEntry, CauseMatch, entries, find_causes, standard_name
+from capturable.causes import CauseEntry, CauseMatch, find_causes, standard_name
+from capturable.causes import entries as entries
 from capturable.similar_causes import (
     by_likeness,
     complaint,
@@ -25,16 +26,6 @@ from capturable.similar_causes import (
 NAMES_NO_CAUSE = ("several", "reasons")
 TOLD = 3  # causes for one message; guesses with cause and fix, before a list
 COURSE = Path(__file__).parents[1] / "notebooks"
-__all__ = [
-    "CauseEntry",
-    "describe",
-    "entries",
-    "explain",
-    "explanation_text",
-    "find_causes",
-    "main",
-    "nearest",
-]
 SAID = {  # in the command and on the site; {} is a name or a number
     "doubt": "By its words, this may well be no failure of a CUDA graph. If a graph is involved:",
     "unknown": "No message that is known here.",

@@ -92,9 +92,8 @@ class Report:
         if self.problem:
             return self.problem
         place = PLACES.get(self.device, self.device)
-        left_out = [f"{self.ignored} ignored by comments"] if self.ignored else []
-        also = f", {', '.join(left_out)}" if left_out else ""
-        counts = f"{_count(self.operators, 'operator')}, {_count(self.runs, 'run')}"
+        also = f", {self.ignored} ignored by comments" if self.ignored else ""
+        counts = f"{count(self.operators, 'operator')}, {count(self.runs, 'run')}"
         seen = f"Checked on {place}: {counts}{also}."
         warnings = [f"Warning: {warning}." for warning in self.warnings]
         return "\n".join([*warnings, seen, f"Not seen: {'; '.join(self.unseen())}."])
@@ -120,7 +119,7 @@ class Findings(list[Finding]):
         """How many there are of each kind, in a line."""
         kinds = Counter(finding.kind for finding in self)
         counts = [f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind]]
-        return f"{_count(len(self), 'finding')}: {', '.join(counts)}" if self else "no findings"
+        return f"{count(len(self), 'finding')}: {', '.join(counts)}" if self else "no findings"
 
     def json(self) -> str:
         """A JSON object: the version, the report, what was not seen, and the findings."""
@@ -160,5 +159,6 @@ def short(file: str) -> str:
         return file
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
+    """1 run, 2 runs."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from capturable.live_objects import names_of
 from capturable.restore.reachable import Place
 
 MODES = ("reduce-overhead", "max-autotune")
@@ -39,10 +40,7 @@ def _graph_setting(thing: Any) -> str:
             return _told[thing]
     except TypeError:  # it has no hash, or no weak reference
         return ""
-    try:
-        names = object.__getattribute__(thing, "__dict__")  # a lazy module is not to be loaded
-    except AttributeError:
-        return ""
+    names = names_of(thing)
     forward = names.get("forward", thing)
     if type(forward) is FunctionType and forward.__qualname__.startswith(f"{GRAPHED}."):
         return GRAPHED
@@ -57,9 +55,8 @@ def _graph_setting(thing: Any) -> str:
 def _config(compiled: Any) -> dict | None:
     """The settings of Inductor (tried on torch 2.11 to 2.15)."""
     context = getattr(compiled, "dynamo_ctx", None)
-    get = getattr(compiled, "get_compiler_config", None) or getattr(
-        context, "compiler_config", None
-    )
+    config = getattr(context, "compiler_config", None)
+    get = getattr(compiled, "get_compiler_config", None) or config
     return get() if callable(get) else get
 
 

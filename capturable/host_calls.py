@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from capturable.cpu_as_gpu import replaced_everywhere
-from capturable.judge import Fault, judge_module
+from capturable.judge import judge_module
 from capturable.user_lines import TORCH, here
 
 HOST_CALLS = [
@@ -54,21 +54,15 @@ def watch_host_calls(
             return not is_host(args[0])
         return rule != "CPU work" or here(None).library in TORCHS_OWN
 
-    waits = [  # the stand-in has classes of its own
-        (owner, name, "sync")
-        for owner in (torch.cuda.Stream, torch.cuda.Event)
-        for name in ("synchronize", "query")
-    ]
+    owners = torch.cuda.Stream, torch.cuda.Event  # the stand-in has classes of its own
+    waits = [(owner, name, "sync") for owner in owners for name in ("synchronize", "query")]
     waits.append((torch.cuda.CUDAGraph, "replay", "graph"))
     with ExitStack() as stack:
         for owner, name, rule in HOST_CALLS + waits:
             noting = _with_finding(getattr(owner, name), rule, note, concerns)
             stack.enter_context(patch.object(owner, name, noting))
-        for register, judge in (
-            (register_optimizer_step_pre_hook, stepping),
-            (register_module_forward_pre_hook, _with_judgement(judge_module, note)),
-        ):
-            stack.callback(register(judge).remove)
+        stack.callback(register_optimizer_step_pre_hook(stepping).remove)
+        stack.callback(register_module_forward_pre_hook(_with_judgement(note)).remove)
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message=".*global hooks on modules")  # these hooks
         if gpu == "cuda":
@@ -88,9 +82,9 @@ def _with_finding(call: Callable, rule: str, note: Callable, concerns: Callable)
     return noting
 
 
-def _with_judgement(judge: Callable[[Any], Iterator[Fault]], note: Callable) -> Callable:
-    def hook(thing: Any, *_: Any) -> None:
-        for fault in judge(thing):
+def _with_judgement(note: Callable) -> Callable:
+    def hook(module: torch.nn.Module, *_: Any) -> None:
+        for fault in judge_module(module):
             note(fault.rule, fault.what)
 
     return hook

@@ -39,7 +39,7 @@ def compare(static: Call, real: Call) -> list[Difference]:
         raise ValueError(
             f"the keyword inputs must have the same names in both batches, but {names} differs"
         )
-    here, there = dict(_named_arguments(static)), dict(_named_arguments(real))
+    here, there = dict(named_arguments(static)), dict(named_arguments(real))
     found = [_difference(name, here.get(name), there.get(name)) for name in here | there]
     return [difference for difference in found if difference]
 
@@ -63,12 +63,10 @@ def _short(value: Any) -> str:
     return "a tensor" if isinstance(value, torch.Tensor) else repr(value)[:60]
 
 
-def _named_arguments(call: Call) -> Iterator[tuple[str, Any]]:
+def named_arguments(call: Call) -> Iterator[tuple[str, Any]]:
     """Name and value of every tensor and plain value in the arguments."""
-    for position, value in enumerate(call.args):
-        yield from named_parts(f"inputs[{position}]", value)
-    for name, value in call.kwargs.items():
-        yield from named_parts(f"inputs[{name!r}]", value)
+    yield from named_parts("inputs", call.args)
+    yield from named_parts("inputs", call.kwargs)
 
 
 def named_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -91,15 +89,14 @@ def _is_record(value: Any) -> bool:
     if isinstance(value, (torch.Tensor, torch.nn.Module, type, *PLAIN)) or callable(value):
         return False
     attributes = getattr(value, "__dict__", None)
-    return type(attributes) is dict and any(
-        isinstance(v, torch.Tensor) for v in attributes.values()
-    )
+    held = attributes.values() if type(attributes) is dict else ()
+    return any(isinstance(one, torch.Tensor) for one in held)
 
 
 def tensor_pairs(static: Call, real: Call) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The tensors of static, each with that of real at the same place."""
-    others = dict(_named_arguments(real))
-    for name, value in _named_arguments(static):
+    others = dict(named_arguments(real))
+    for name, value in named_arguments(static):
         if isinstance(value, torch.Tensor) and name in others:  # not what the step has added
             yield value, others[name]
 
@@ -125,8 +122,7 @@ def _merge(static: Any, real: Any) -> Any:
         return type(static)(*items) if hasattr(static, "_fields") else type(static)(items)
     if _is_record(static) and type(static) is type(real):
         both = copy.copy(real)
-        vars(both).update(
-            (name, _merge(old, vars(real).get(name))) for name, old in vars(static).items()
-        )
+        others = vars(real)
+        vars(both).update((n, _merge(old, others.get(n))) for n, old in vars(static).items())
         return both
     return real if isinstance(real, PLAIN) else static

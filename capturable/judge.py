@@ -82,22 +82,15 @@ def _judge_cpu_op(
 ) -> Fault | None:
     """The fault of an operator without a tensor on the GPU."""
     name, gpu = func._schema.name, kinds.gpu
-    if (
-        name == "aten::_to_copy"
-        and kwargs.get("device") is not None
-        and _target_device(kwargs, gpu) == gpu
-    ):
+    to_gpu = kwargs.get("device") is not None and _target_device(kwargs, gpu) == gpu
+    if name == "aten::_to_copy" and to_gpu:
         pinned = kwargs.get("non_blocking") and kinds.is_pinned(leaves[0])
-        return (
-            Fault("copy", "data is copied from CPU to GPU")
-            if leaves[0].numel() and not pinned
-            else None
-        )
+        waits = leaves[0].numel() and not pinned
+        return Fault("copy", "data is copied from CPU to GPU") if waits else None
     if torch.Tag.nondeterministic_seeded in func.tags:
         return Fault("CPU random numbers", f"{name} draws on the CPU")
-    kept = any(
-        storage_address(leaf) in outside and leaf.numel() for leaf in leaves
-    )  # not made anew
+    # not made anew
+    kept = any(storage_address(leaf) in outside and leaf.numel() for leaf in leaves)
     if kept and name not in ("aten::detach", "aten::lift_fresh"):
         return Fault("CPU work", f"{name} runs on the CPU")
     return None
@@ -131,11 +124,8 @@ def _wait_reason(func: OpOverload, args: tuple, kwargs: dict, gpu: str) -> str |
         return SIZE
     if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
         return "without output_size, the size of the result is read on the CPU"
-    if (
-        name == "aten::_to_copy"
-        and _target_device(kwargs, gpu) != gpu
-        and not kwargs.get("non_blocking")
-    ):
+    to_cpu = _target_device(kwargs, gpu) != gpu
+    if name == "aten::_to_copy" and to_cpu and not kwargs.get("non_blocking"):
         return "data is copied from GPU to CPU"
     return wait_of(func, args, kwargs) if gpu == "cpu" else None  # a GPU is asked itself
 
@@ -182,22 +172,19 @@ def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
         yield Fault("optimizer", f"{kind} without capturable=True")
     scheduled = hasattr(optimizer.step, "_wrapped_by_lr_sched")
     for scheduler in live_objects(torch.optim.lr_scheduler.LRScheduler) if scheduled else ():
-        if getattr(scheduler, "optimizer", None) is optimizer and _changes_python_momentum(
-            scheduler
-        ):
+        own = getattr(scheduler, "optimizer", None) is optimizer
+        if own and _changes_python_momentum(scheduler):
             name = type(scheduler).__name__
             yield Fault("frozen number", f"{name} cycles the momentum of {kind}", MOMENTUM)
     if scheduled and not all(isinstance(group["lr"], torch.Tensor) for group in groups):
-        yield Fault(
-            "frozen number", f"the learning rate of {kind} has a scheduler, and is a Python number"
-        )
+        what = f"the learning rate of {kind} has a scheduler, and is a Python number"
+        yield Fault("frozen number", what)
 
 
 def _changes_python_momentum(scheduler: Any) -> bool:
     """Whether a scheduler changes momentum or betas that are Python numbers."""
-    numbers = [
-        group.get("betas") or (group.get("momentum"),) for group in scheduler.optimizer.param_groups
-    ]
+    groups = scheduler.optimizer.param_groups
+    numbers = [group.get("betas") or (group.get("momentum"),) for group in groups]
     cycles = getattr(scheduler, "cycle_momentum", False)
     return bool(cycles) and any(isinstance(one[0], int | float) for one in numbers)
 

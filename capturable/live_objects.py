@@ -52,13 +52,19 @@ def _attribute_holding(values: tuple) -> str | None:
     return None
 
 
-def _named_contents(holder: Any) -> dict:
+def _named_contents(holder: Any) -> Any:
     if type(holder).__module__.startswith("capturable"):
         return {}
-    if issubclass(type(holder), dict):
-        return holder
+    return holder if issubclass(type(holder), dict) else names_of(holder)
+
+
+def names_of(value: Any) -> Any:
+    """The attributes that a value has itself: its __dict__, or {} where it has none. No module is
+    loaded that waits for its first use."""
+    if issubclass(type(value), type):
+        return vars(value)
     try:
-        names = object.__getattribute__(holder, "__dict__")
-    except AttributeError:
+        names = object.__getattribute__(value, "__dict__")
+    except Exception:  # a property of the user's
         return {}
     return names if type(names) is dict else {}

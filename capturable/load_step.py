@@ -52,11 +52,8 @@ class LoadedStep(NamedTuple):
         """What preflight finds in the step."""
         from capturable.preflight import preflight
 
-        others: dict[str, Any] = {
-            "other_inputs": self.other_inputs,
-            "other_kwargs": self.other_kwargs,
-        }
-        return preflight(self.step, *self.inputs, kwargs=self.kwargs, **others, **options)
+        options |= {"other_inputs": self.other_inputs, "other_kwargs": self.other_kwargs}
+        return preflight(self.step, *self.inputs, kwargs=self.kwargs, **options)
 
 
 def load(target: str, arguments: list[str]) -> LoadedStep:
@@ -92,9 +89,8 @@ def call_or_load_error(what: str, function: Callable, *args: Any, **kwargs: Any)
     except LoadError:
         raise
     except SystemExit as error:
-        raise LoadError(
-            f"{what} ended the program{_raised_at(error)}{_exit_reason(error)}", error
-        ) from None
+        reason = f"ended the program{_raised_at(error)}{_exit_reason(error)}"
+        raise LoadError(f"{what} {reason}", error) from None
     except StopIteration as error:
         reason = "an iterator ran dry: the step runs several times, so give it batches that last"
         raise LoadError(f"{what} failed{_raised_at(error)}: {reason}", error) from None

@@ -71,13 +71,8 @@ class OpLog(TorchDispatchMode):
         if not higher_order:
             self._announce(func, args, kwargs, outside)
             numbers += cpu_scalar_values(func, tensors, self.made)
-        self._log(
-            func,
-            not higher_order and has_data_dependent_size(func, args),
-            tensors,
-            numbers,
-            outside,
-        )
+        sized = not higher_order and has_data_dependent_size(func, args)
+        self._log(func, sized, tensors, numbers, outside)
         with torch._C.DisableTorchFunction():  # else the stand-in takes it for a call of the step's
             result = func(*args, **kwargs)
         results = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
@@ -144,10 +139,9 @@ def cpu_scalar_values(
 
 def has_data_dependent_size(func: OpOverload, args: tuple) -> bool:
     """Whether the size of an operator's result depends on the data."""
-    by_mask = func._schema.name != "aten::index" or any(
-        i is not None and i.dtype in MASKS for i in args[1]
-    )
-    return torch.Tag.dynamic_output_shape in func.tags and by_mask
+    if func._schema.name == "aten::index":
+        return any(index is not None and index.dtype in MASKS for index in args[1])
+    return torch.Tag.dynamic_output_shape in func.tags
 
 
 def written_tensors(func: OpOverload, args: tuple, kwargs: dict) -> Iterator[torch.Tensor]:

@@ -113,10 +113,9 @@ def _runs(
 def _warmup(asked: int | None) -> int:
     if asked is not None:
         return max(0, asked)
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return (
-        DDP_WARMUP if distributed and live_objects(torch.nn.parallel.DistributedDataParallel) else 1
-    )
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return 1
+    return DDP_WARMUP if live_objects(torch.nn.parallel.DistributedDataParallel) else 1
 
 
 def _optimizers(check: StepCheck) -> Any:

@@ -101,10 +101,8 @@ def _value(thing):
         return _At(storage_address(thing))
     if is_a(thing, CONTAINERS):
         return len(thing)
-    if is_a(thing, float):
+    if is_a(thing, (float, itertools.count)):
         return repr(thing)  # nan is not nan
-    if is_a(thing, itertools.count):
-        return repr(thing)
     return thing if is_a(thing, (int, str)) else None
 
 

@@ -17,7 +17,6 @@ from capturable.explain import explain
 from capturable.findings import Finding, Findings
 from capturable.inputs import Call, merge_python_values, tensor_pairs
 from capturable.restore import Restore
-from capturable.restore.reachable import MISSING
 from capturable.rules import fix_of
 from capturable.stand_in import is_not_modelled
 from capturable.user_lines import Line
@@ -162,9 +161,7 @@ def _kept(result: Any) -> list[torch.Tensor]:
 
 
 def _is_dense(value: Any) -> bool:
-    return (
-        value is not MISSING and isinstance(value, torch.Tensor) and value.layout == torch.strided
-    )
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
 
 
 def _close(

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 
-from capturable.restore.reachable import Place, is_a, reach
+from capturable.restore.reachable import TRAINING, Place, is_a, reach
 from capturable.value_differences import is_number
 
-SETTINGS = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
-KINDS = (torch.nn.Module, *SETTINGS, torch.Generator, torch.Tensor)
+KINDS = (torch.nn.Module, *TRAINING, torch.Generator, torch.Tensor)
 
 
 def random_states() -> dict[str, Any]:
@@ -85,12 +84,10 @@ class StepState:
         theirs, found = other.things(), {}
         for name, thing in self.things().items():
             wanted = _form(name, thing)
-            match = next(
-                (key for key, there in theirs.items() if _form(key, there) == wanted), None
-            )
-            if match is not None:
-                found[name] = match
-                del theirs[match]
+            matches = [key for key, there in theirs.items() if _form(key, there) == wanted]
+            if matches:
+                found[name] = matches[0]
+                del theirs[matches[0]]
         return found
 
 
@@ -152,7 +149,7 @@ def _parts_of(thing: Any) -> Iterator[Any]:
         yield from (part for part in thing.modules() if part is not thing)
         for tensor in (*thing.parameters(), *thing.buffers()):
             yield from (tensor, tensor.grad)
-    elif is_a(thing, SETTINGS):
+    elif is_a(thing, TRAINING):
         held = [vars(thing)]
         while held:
             value = held.pop()

@@ -28,10 +28,8 @@ def same(one: Any, other: Any) -> bool:
         return bool(repr(one) == repr(other))
     if _comparable(one, other) and torch.equal(one, other):
         return True
-    one, other = numbers(one), numbers(other)
-    return one.shape == other.shape and bool(
-        torch.equal(one.nan_to_num(7.5), other.nan_to_num(7.5))
-    )
+    one, other = (numbers(value).nan_to_num(7.5) for value in (one, other))
+    return torch.equal(one, other)
 
 
 def largest_gap(one: Any, other: Any) -> float:

@@ -55,9 +55,8 @@ def watch(
         for hook in hooks:
             hook.remove()
     if watcher.steps < STEPS:
-        check.report.problem = (
-            f"watch saw {watcher.steps} steps, and needs {STEPS}: nothing was compared."
-        )
+        saw = f"watch saw {watcher.steps} steps, and needs {STEPS}"
+        check.report.problem = f"{saw}: nothing was compared."
         warnings.warn(check.report.problem, RuntimeWarning, stacklevel=3)
     findings += check.findings()
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from capturable.inputs import Call
+from capturable.live_objects import names_of
 from capturable.user_lines import is_users
 
 TRAINING = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
@@ -81,17 +82,6 @@ def _bind(holder: Any, name: str, value: Any) -> None:
 def is_a(value: Any, kinds: Any) -> bool:
     """isinstance by the type alone: a proxy's __class__ would load what it stands for."""
     return issubclass(type(value), kinds)
-
-
-def names_of(value: Any) -> Any:
-    """The attributes that a value has itself: its __dict__, or {} where it has none."""
-    if is_a(value, type):
-        return vars(value)
-    try:
-        names = object.__getattribute__(value, "__dict__")
-    except Exception:  # a property of the user's
-        return {}
-    return names if type(names) is dict else {}
 
 
 def reach(*roots: Any) -> list[Place]:
@@ -165,14 +155,11 @@ def _parts_of_names(label: str, value: Any, own: bool) -> Iterator[tuple[str, An
     if not own:
         return
     names = names_of(value)
-    title = (
-        names.get("__name__", label)
-        if is_a(value, ModuleType)
-        else type.__dict__["__name__"].__get__(value)
-    )
-    yield from (
-        (f"{title}.{name}", value, name) for name in list(names) if not name.startswith("__")
-    )
+    title = names.get("__name__", label)
+    if is_a(value, type):
+        title = type.__dict__["__name__"].__get__(value)
+    own_names = [name for name in names if not name.startswith("__")]
+    yield from ((f"{title}.{name}", value, name) for name in own_names)
     if is_a(value, type):
         yield from _items(label, type.__dict__["__bases__"].__get__(value))
 
@@ -186,11 +173,8 @@ def _items(label: str, value: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _slots(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
-    return (
-        (slots,)
-        if isinstance(slots, str)
-        else tuple(slot for slot in slots if not slot.startswith("__"))
-    )
+    slots = (slots,) if isinstance(slots, str) else slots
+    return tuple(slot for slot in slots if not slot.startswith("__"))
 
 
 def _is_users(value: Any) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from capturable.live_objects import live_objects, name_of
-from capturable.restore.reachable import CONTAINERS, TRAINING, Place, is_a, names_of, reach
+from capturable.live_objects import live_objects, name_of, names_of
+from capturable.restore.reachable import CONTAINERS, TRAINING, Place, is_a, reach
 from capturable.restore.tensor_memory import Memory
 from capturable.stand_in import on_stand_in
 
@@ -87,9 +87,8 @@ class Restore:
         for value, content in self.containers:
             yield value, partial(_refill, value, content)
         for kind, names in self.classes:
-            yield from (
-                (kind.__name__, partial(delattr, kind, name)) for name in set(vars(kind)) - names
-            )
+            for name in set(vars(kind)) - names:
+                yield kind.__name__, partial(delattr, kind, name)
         for place, value in self.places:
             yield place.label, partial(place.put, value)
         for array, content in self.arrays:

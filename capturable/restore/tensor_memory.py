@@ -34,12 +34,9 @@ class Memory:
         self.copies: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
         # type wakes no proxy
         inside = [leaf for leaf in tree_leaves(reached) if issubclass(type(leaf), torch.Tensor)]
-        self.sparse = [
-            (tensor, tensor.clone()) for tensor in inside if tensor.layout != torch.strided
-        ]
-        for tensor in inside + [
-            tensor.grad for tensor in inside if tensor.is_leaf and tensor.grad is not None
-        ]:
+        self.sparse = [(one, one.clone()) for one in inside if one.layout != torch.strided]
+        gradients = [one.grad for one in inside if one.is_leaf and one.grad is not None]
+        for tensor in inside + gradients:
             self.keep(tensor)
         self.tensors = [tensor for tensor in alive if storage_of(tensor) is not None]
         self.before = checksums(self.tensors)
@@ -64,9 +61,8 @@ class Memory:
     def changed(self) -> list[list[torch.Tensor]]:
         """The tensors whose memory does not hold what it held, those that share it together."""
         found: dict[int, list[torch.Tensor]] = {}
-        for tensor, before, now in zip(
-            self.tensors, self.before, checksums(self.tensors), strict=True
-        ):
+        sums = checksums(self.tensors)
+        for tensor, before, now in zip(self.tensors, self.before, sums, strict=True):
             if before != now:
                 found.setdefault(tensor.untyped_storage().data_ptr(), []).append(tensor)
         return list(found.values())
