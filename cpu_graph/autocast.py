@@ -56,10 +56,9 @@ FLOATS = *REDUCED, torch.float32  # float64 is left alone
 @cache
 def operators_with(key):
     """torch's operators that have a kernel for a key of autocast."""
-    names = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")}
-    return {
-        n.removeprefix("aten::") for n in names if _dispatch_has_kernel_for_dispatch_key(n, key)
-    }
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+    known = [name for name in names if _dispatch_has_kernel_for_dispatch_key(name, key)]
+    return {name.removeprefix("aten::") for name in known}
 
 
 @contextmanager
@@ -113,14 +112,10 @@ def cast_to_float32(operator, args, kwargs):
 
 
 def set_float32(operator, args, kwargs):
-    if args[0].dtype in REDUCED and kwargs.get("dtype") is None and not has_dtype(operator, args):
+    given = any(isinstance(arg, torch.dtype) for arg in [*args, kwargs.get("dtype")])
+    if args[0].dtype in REDUCED and not given:
         kwargs = kwargs | {"dtype": torch.float32}
     return operator(*args, **kwargs)
-
-
-def has_dtype(operator, args):
-    """Whether a type is given by its place."""
-    return any(isinstance(arg, torch.dtype) for arg in args)
 
 
 def append_float32(operator, args, kwargs):

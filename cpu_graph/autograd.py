@@ -30,9 +30,8 @@ def accumulators(root, inputs):
         if node is None or node in seen:
             continue
         seen.add(node)
-        if node.name().endswith("AccumulateGrad") and (
-            inputs is None or id(node.variable) in wanted
-        ):
+        adds = node.name().endswith("AccumulateGrad")
+        if adds and (inputs is None or id(node.variable) in wanted):
             yield node
         nodes += [following for following, _ in node.next_functions]
 
@@ -64,15 +63,13 @@ def under_way(device):
 
 def backward(device, function, /, *args, **kwargs):
     """Autograd works on the stream of the forward pass, and the caller's stream waits for it."""
-    root = next(
-        (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)), None
-    )
-    block = root is not None and device.memory.find(root)
+    roots = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    block = device.memory.find(roots[0]) if roots else None
     if not block:
         with placing(device, None):
             return function(*args, **kwargs)
     if device.capturing() and function is not torch.autograd.grad:
-        nodes = list(accumulators(root, kwargs.get("inputs")))
+        nodes = list(accumulators(roots[0], kwargs.get("inputs")))
         refuse_default_stream_gradients(device, nodes)
         leaves = [node.variable for node in nodes]
         note_accumulation(device, leaves)

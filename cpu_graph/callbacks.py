@@ -52,11 +52,8 @@ def callback_patches(device):
         torch._C._autograd._push_saved_tensors_default_hooks(*pair)
 
     yield hooks, "__enter__", push
-    yield (
-        torch.autograd,
-        "_engine_run_backward",
-        with_modes(device, torch.autograd._engine_run_backward),
-    )
+    run_backward = with_modes(device, torch.autograd._engine_run_backward)
+    yield torch.autograd, "_engine_run_backward", run_backward
     real = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls, *args, **kwargs):
@@ -76,11 +73,8 @@ def check_gradients(device, function, node, args):
 
     def check(gradients, _):
         for number, (kind, gradient) in enumerate(zip(kinds, gradients, strict=False)):
-            if (
-                kind
-                and gradient is not None
-                and (device.kind(gradient) == "cuda") != (kind == "cuda")
-            ):
+            there = None if gradient is None else device.kind(gradient)
+            if kind and there and (there == "cuda") != (kind == "cuda"):
                 places = ("cuda:0", "cpu") if kind == "cuda" else ("cpu", "cuda:0")
                 raise refusal(WRONG_PLACE.format(function.__name__, number, *places))
 

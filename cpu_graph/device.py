@@ -183,14 +183,9 @@ class Device:
         kept = {id(tensor) for tensor in kept}
 
         def address(tensor):
-            block = self.memory.find(tensor)
-            return (
-                Place(block, tensor)
-                if block
-                else tensor.data
-                if id(tensor) in kept
-                else tensor.detach().clone()
-            )
+            if block := self.memory.find(tensor):
+                return Place(block, tensor)
+            return tensor.data if id(tensor) in kept else tensor.detach().clone()
 
         return mapped(address, tree)
 
@@ -208,10 +203,8 @@ class Device:
         outputs = mapped(lambda t: t if id(t) in given else self.move(t, operator, kind), result)
         made = tensors_in(outputs)
         node.read = None if made else result
-        node.outputs, node.spans = (
-            self.addresses(outputs, made),
-            node.spans | self.spans(made, True),
-        )
+        node.outputs = self.addresses(outputs, made)
+        node.spans |= self.spans(made, True)
         if self.capture and stream != HOST:
             self.capture.outside.append(node)
         self.order.settle(self.order.enter(node))

@@ -120,6 +120,9 @@ EMPTY = "The CUDA Graph is empty. This usually means that the graph was attempte
 NO_POOL = "Called CUDAGraph::pool() without a preceding successful capture."
 NO_POOLS = "Called CUDAGraph::pools() without a preceding successful capture."
 OTHER_STREAM = "Capture must end on the same stream it began on."
+NO_TUPLE = (
+    "capture_begin(): incompatible function arguments. The following argument types are supported:"
+)
 NOT_BEGUN = "capture_end() called before capture_begin()."
 NOT_ENDED = "capture_end() must have been called before calling instantiate"
 NOT_THE_USERS = "instantiate() is intended to be called by the user only when keep_graph=true"
@@ -196,6 +199,5 @@ def cuda_error(number: int, why: str = "") -> torch.AcceleratorError:
     name, text = CUDA[number]
     where = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
     more = f"Search for `{name}' in {where} for more information."
-    return refusal(
-        "\n".join(filter(None, [f"CUDA error: {text}", more, why])), torch.AcceleratorError
-    )
+    words = "\n".join(filter(None, [f"CUDA error: {text}", more, why]))
+    return refusal(words, torch.AcceleratorError)

@@ -14,22 +14,9 @@ from cpu_graph.trees import tensors_in
 
 FROM_DATA = {torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor}
 # what they make, they make where it is asked for, wherever a tensor among the arguments is
-ON_THE_HOST = {
-    torch.arange,
-    torch.empty,
-    torch.eye,
-    torch.full,
-    torch.linspace,
-    torch.logspace,
-    torch.ones,
-    torch.rand,
-    torch.randint,
-    torch.randn,
-    torch.scalar_tensor,
-    torch.zeros,
-    torch.Tensor.__getitem__,
-    torch.Tensor.__setitem__,
-}
+NEW = "arange empty eye full linspace logspace ones rand randint randn scalar_tensor zeros"
+ON_THE_HOST = {torch.Tensor.__getitem__, torch.Tensor.__setitem__}
+ON_THE_HOST |= {getattr(torch, name) for name in NEW.split()}
 
 
 def fetch(args):

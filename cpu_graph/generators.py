@@ -104,12 +104,6 @@ class Generator(Real):
         return self, begins, self.number
 
 
-for _name in (
-    "graphsafe_get_state",
-    "graphsafe_set_state",
-    "clone_state",
-    "get_offset",
-    "set_offset",
-    "__reduce__",
-):
+UNKNOWN = "graphsafe_get_state graphsafe_set_state clone_state get_offset set_offset __reduce__"
+for _name in UNKNOWN.split():
     setattr(Generator, _name, not_modelled(f"Generator.{_name}"))

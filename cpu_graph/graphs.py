@@ -198,10 +198,7 @@ class CUDAGraph:
         if capture_error_mode not in errors.ERROR_MODES:
             raise refusal(errors.UNKNOWN_MODE + str(capture_error_mode))
         if pool is not None and not isinstance(pool, tuple):
-            expected = (
-                "incompatible function arguments. The following argument types are supported:"
-            )
-            raise refusal(f"capture_begin(): {expected}", TypeError)
+            raise refusal(errors.NO_TUPLE, TypeError)
         if self.capture:
             raise refusal(errors.OWNS_GRAPH)
         if self.stand_in.stream == 0:
@@ -258,9 +255,8 @@ class CUDAGraph:
         """Before torch 2.15 a graph took the stream on which it was made for the capture's."""
         if errors.SINCE_2_15:
             return refusal(errors.NOT_BEGUN)
-        return (
-            cuda_error(401) if self.stand_in.stream == self.origin else refusal(errors.OTHER_STREAM)
-        )
+        here = self.stand_in.stream == self.origin
+        return cuda_error(401) if here else refusal(errors.OTHER_STREAM)
 
     def capture_end_post(self):
         self.finalizing = False
@@ -346,9 +342,8 @@ class CUDAGraph:
             # nodes of a loop are launched more than once: all nodes then are on one stream
             ticks = recorded.clock if rounds is None else {stream: next(rounds)}
             inside = {(launch, stream): tick for stream, tick in ticks.items()}
-            node = recorded.launched(
-                (launch, stream), clock | inside, capture.number, device.stream
-            )
+            clocks = clock | inside
+            node = recorded.launched((launch, stream), clocks, capture.number, device.stream)
             device.order.save(node.spans)
             if node.draws:
                 generator, begins, ends = node.draws
@@ -458,9 +453,8 @@ def derived(real, base):
             return value
         cells = zip(value.__code__.co_freevars, value.__closure__, strict=True)
         closure = tuple(cell if name == "__class__" else old for name, old in cells)
-        copy = FunctionType(
-            value.__code__, value.__globals__, value.__name__, value.__defaults__, closure
-        )
+        named = value.__globals__, value.__name__
+        copy = FunctionType(value.__code__, *named, value.__defaults__, closure)
         copy.__kwdefaults__ = value.__kwdefaults__
         return copy
 

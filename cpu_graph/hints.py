@@ -57,14 +57,8 @@ def on_race(device, earlier, later):
     device.races.add(key)
     inside = earlier.graph is not None and earlier.stream[0] == replay_number(later)
     block = next(shared_blocks(earlier, later))
-    one, other = (
-        next(
-            place
-            for place in places((node.args, node.kwargs, node.outputs))
-            if place.block is block
-        )
-        for node in pair
-    )
+    touched = [places((node.args, node.kwargs, node.outputs)) for node in pair]
+    one, other = (next(p for p in of_node if p.block is block) for of_node in touched)
     what = f"the same tensor of shape {tuple(other.where[1])}"
     if one.generation != other.generation:
         shapes = f"{tuple(one.where[1])} and of a later one of shape {tuple(other.where[1])}"

@@ -71,11 +71,8 @@ class History(Listener):
 
     def name_of(self, block):
         """The names of the tensor that a graph took with a block, and of later ones there."""
-        known = [
-            name
-            for (one, number), name in self.names.items()
-            if one is block and number >= self.first.get(block, 0)
-        ]
+        first = self.first.get(block, 0)
+        known = [name for (one, n), name in self.names.items() if one is block and n >= first]
         return ", ".join(dict.fromkeys(known))
 
     def title_of(self, block):

@@ -51,15 +51,13 @@ class Block:
         self.overlaps = {}
         self.unknown_address = False  # a real allocator might have laid it into an older block
         self.hosts = 0  # how many older blocks are segments of their own that might hold it
-        self.overwritten = (
-            None  # the number of the graph that wrote over it from such an older block
-        )
+        # the number of the graph that wrote over it from such an older block
+        self.overwritten = None
         self.last_graph = None  # the number of the graph that last wrote to it
         self.writer = None  # the stream that last wrote to it
         self.use = None  # what eager launches did there, see warmups
-        self.uncomputed = (
-            None  # the capture that made what is there, or its original, and no replay
-        )
+        # the capture that made what is there, or its original, and no replay
+        self.uncomputed = None
         self.unread = None  # the eager launch that wrote to it last, and that nobody has read
         self.lost = None  # such a launch, and the graph that has written over it
         self.accesses = {}  # (stream, writes, first byte, end): the last launch that did
@@ -146,8 +144,7 @@ class Memory:
         weakref.finalize(buffer, self.give_back, block).atexit = False
         block.generation += 1
         block.free = False
-        block.overwritten = block.unread = block.lost = None
-        block.uncomputed = None
+        block.overwritten = block.unread = block.lost = block.uncomputed = None
         storage = torch.frombuffer(buffer, dtype=torch.uint8).untyped_storage()
         return torch.empty(0, dtype=dtype).set_(storage, 0, shape, stride)
 
@@ -177,10 +174,8 @@ class Memory:
 
         size: only those that a real allocator might split or join for a block of this many bytes.
         """
-        lists = (
-            blocks for home, blocks in self.free.items() if home[1] == pool and home[0] == "cuda"
-        )
-        known = (block for blocks in lists for block in blocks if block.in_graph)
+        homes = [home for home in self.free if home[1] == pool and home[0] == "cuda"]
+        known = (block for home in homes for block in self.free[home] if block.in_graph)
         others = [block for block in known if capture is None or block.tenant is not capture]
         return [block for block in others if size is None or shares(block.home[3], size)]
 
@@ -217,9 +212,7 @@ class UnknownAddress:
             number, alive = other.number, other.is_alive()
         if alive and self.is_alive() and not self.memory.is_free(number):
             return self.number == number
-        raise NotModelled(
-            "The address of a tensor that may lie in a freed block of another size is not modelled."
-        )
+        return self._refuse()
 
     def _refuse(self, *_):
         raise NotModelled(
@@ -257,6 +250,5 @@ def extent(shape, stride, dtype):
     """Bytes from a tensor's first element to the end of its last."""
     if 0 in shape:
         return 0
-    return (
-        sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1
-    ) * dtype.itemsize
+    last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    return (last + 1) * dtype.itemsize

@@ -201,11 +201,8 @@ def copied(device, function, tensor, memo):
 
 @handles(Tensor.grad.__set__)
 def set_gradient(device, function, tensor, gradient):
-    places = [
-        "cuda" if device.kind(one) == "cuda" else "cpu"
-        for one in (gradient, tensor)
-        if one is not None
-    ]
+    kinds = [device.kind(one) for one in (gradient, tensor) if one is not None]
+    places = ["cuda" if kind == "cuda" else "cpu" for kind in kinds]
     if len(set(places)) == 2:
         raise refusal(errors.GRADIENT_PLACE.format(*places))
     return function(tensor, gradient)

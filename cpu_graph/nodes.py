@@ -113,14 +113,9 @@ def as_integers(operator, args, kwargs):
         return args
     source = args[-1] if operator is aten._to_copy.default else args[1]
     dtype = kwargs.get("dtype") if operator is aten._to_copy.default else args[0].dtype
-    if (
-        not source.is_floating_point()
-        or dtype is None
-        or dtype.is_floating_point
-        or dtype.is_complex
-    ):
+    if dtype in (None, torch.bool) or not source.is_floating_point():
         return args
-    if dtype is torch.bool:
+    if dtype.is_floating_point or dtype.is_complex:
         return args
     wide = torch.int64 if dtype is torch.int64 else torch.int32
     low, high = torch.iinfo(wide).min, torch.iinfo(wide).max

@@ -16,6 +16,7 @@ from cpu_graph.trees import tensors_in
 
 aten = torch.ops.aten
 ON_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+SHAPED = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}  # by values
 TRACING = _TorchDispatchModeKey.FAKE, _TorchDispatchModeKey.PROXY
 
 
@@ -137,13 +138,10 @@ def set_storage(device, operator, args, kwargs):
 def pack_sequence(device, padded, lengths, batch_first=False):
     """The rows of each step, one step after the other. How many a step has lies on the CPU."""
     if device.kind(lengths) == "cuda":
-        raise refusal(
-            errors.LENGTHS.format(lengths.dim(), errors.SCALARS.get(lengths.dtype, lengths.dtype))
-        )
-    without_values = torch.empty(padded.shape)
-    sizes = run_on_cpu(
-        aten._pack_padded_sequence.default, (without_values, lengths, batch_first), {}
-    )[1]
+        dtype = errors.SCALARS.get(lengths.dtype, lengths.dtype)
+        raise refusal(errors.LENGTHS.format(lengths.dim(), dtype))
+    given = torch.empty(padded.shape), lengths, batch_first  # without values
+    sizes = run_on_cpu(aten._pack_padded_sequence.default, given, {})[1]
     steps = padded.transpose(0, 1) if batch_first else padded
     rows = [step[:size] for step, size in zip(steps, sizes.tolist(), strict=False)]
     return dispatch(device, aten.cat.default, (rows,), {}), sizes
@@ -175,11 +173,8 @@ def check_known(device, operator, args, placed):
     name = name_of(operator).removeprefix("aten::").partition(".")[0]
     if torch.are_deterministic_algorithms_enabled() and name in tables.NOT_DETERMINISTIC:
         raise NotModelled(f"{name} with deterministic algorithms alone is not modelled.")
-    if (
-        name in tables.NUMBER_FROM_CPU
-        and any(here == "cpu" for _, here in placed)
-        and device.capturing()
-    ):
+    from_cpu = any(here == "cpu" for _, here in placed)
+    if name in tables.NUMBER_FROM_CPU and from_cpu and device.capturing():
         raise NotModelled(f"{name} with a tensor on the CPU in a capture is not modelled.")
     check_kernel(f"{name} {args[4]}" if name.startswith("scatter_reduce") else name, placed)
     fractions = (one.is_floating_point() or one.is_complex() for one, _ in placed)
@@ -202,13 +197,11 @@ def check_kernel(name, placed):
         raise NotModelled(f"{name} of {dtype} is not modelled: CUDA has no kernel for it.")
     if name in tables.EIGHT_BITS:
         first, second = (one for one, _ in placed[:2])
-        sizes = *first.shape, *second.shape
-        if any(size % tables.EIGHT_BITS[name] for size in sizes[1:]) or (
-            name == "_int_mm" and sizes[0] < 17
-        ):
-            raise NotModelled(
-                f"{name} of {sizes[:2]} and {sizes[2:]} is not modelled: CUDA refuses it."
-            )
+        sizes = *first.shape[1:], *second.shape
+        odd = any(size % tables.EIGHT_BITS[name] for size in sizes)
+        if odd or (name == "_int_mm" and first.shape[0] < 17):
+            shapes = f"{tuple(first.shape)} and {tuple(second.shape)}"
+            raise NotModelled(f"{name} of {shapes} is not modelled: CUDA refuses it.")
 
 
 def make_unfilled(device, operator, args, kwargs, kind):
@@ -324,16 +317,13 @@ def reads_values(device, operator, args, kwargs):
         return any(index is not None and index.dtype in masks for index in args[1])
     if operator is aten.repeat_interleave.Tensor:
         return kwargs.get("output_size") is None
-    return (
-        operator in tables.WAITING and tables.WAITING[operator](device, args, kwargs)
-    ) or shaped_by_values(operator)
+    waits = tables.WAITING.get(operator)
+    return shaped_by_values(operator) or bool(waits and waits(device, args, kwargs))
 
 
 @cache
 def shaped_by_values(operator):
-    return bool(
-        {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(operator.tags)
-    )
+    return not SHAPED.isdisjoint(operator.tags)
 
 
 def as_masked_fill(operator, args):

@@ -137,9 +137,8 @@ def _rows(history, columns):
         apart = any(one.faults or one.waits or one.graph is not None for one in (last, step))
         if kept and not apart and not mine & last.values.keys():
             operators = dict.fromkeys([*last.operator.split(", "), step.operator])
-            changes = {
-                n: getattr(last, n) | getattr(step, n) for n in ("reads", "writes", "values")
-            }
+            parts = "reads", "writes", "values"
+            changes = {part: getattr(last, part) | getattr(step, part) for part in parts}
             kept[-1] = replace(last, operator=", ".join(operators), **changes)
         else:
             kept.append(step)

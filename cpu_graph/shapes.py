@@ -34,13 +34,7 @@ def not_computed(operator, args, kwargs, allocate):
     given = list({id(tensor): tensor for tensor in tensors_in(args, kwargs)}.values())
     numbers = {id(tensor): number for number, tensor in enumerate(given)}
     layout = tuple(memory_layout(given))
-    key = (
-        operator,
-        torch.get_default_dtype(),
-        layout,
-        as_key(args, numbers),
-        as_key(kwargs, numbers),
-    )
+    key = operator, torch.get_default_dtype(), layout, as_key((args, kwargs), numbers)
     if key not in cache:
         cache[key] = infer_results(operator, args, kwargs, given)
     results, inputs = cache[key]
@@ -130,9 +124,8 @@ def from_cpu(operator, args, kwargs, given):
     numbers = {id(zeros[id(tensor)]): number for number, tensor in enumerate(given)}
     if any(tensor.layout is not torch.strided for tensor in tensors_in(results)):
         raise NotModelled(f"{name_of(operator)} gives a sparse tensor: that is not modelled.")
-    return remembered(
-        mapped(lambda t: t if id(t) in numbers else without_memory(t), results), numbers
-    )
+    results = mapped(lambda one: one if id(one) in numbers else core.on_meta(one), results)
+    return remembered(results, numbers)
 
 
 def zeros_like(given):
@@ -164,15 +157,11 @@ def remembered(results, numbers):
     def kept(result):
         if id(result) not in numbers:
             return result
-        stands_for = without_memory(result)
+        stands_for = core.on_meta(result)
         inputs[id(stands_for)] = numbers[id(result)]
         return stands_for
 
     return mapped(kept, results), inputs
-
-
-def without_memory(tensor):
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def same_shapes(one, other):
@@ -181,6 +170,4 @@ def same_shapes(one, other):
         return one.shape == other.shape and one.dtype == other.dtype
     if isinstance(one, SEQUENCES) and isinstance(other, SEQUENCES):
         return len(one) == len(other) and all(map(same_shapes, one, other))
-    return (one is None and other is None) or (
-        type(one) is type(other) and not tensors_in(one, other)
-    )
+    return type(one) is type(other) and not tensors_in(one, other)

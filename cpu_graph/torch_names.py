@@ -180,11 +180,8 @@ def all_patches(device):
     yield cuda.graphs, "_cuda_isCurrentStreamCapturing", device.capturing
     yield cuda.graph, "default_capture_stream", None
     yield torch._C, "_host_emptyCache", lambda: None
-    yield (
-        torch._C,
-        "_group_tensors_by_device_and_dtype",
-        group_tensors(torch._C._group_tensors_by_device_and_dtype, device),
-    )
+    real = torch._C._group_tensors_by_device_and_dtype
+    yield torch._C, "_group_tensors_by_device_and_dtype", group_tensors(real, device)
     yield from storage_patches(device)
     yield torch, "Generator", Generator
     yield torch, "compile", refuse_compile(torch.compile)
@@ -199,12 +196,6 @@ def all_patches(device):
     for module in (torch, torch._higher_order_ops):
         if hasattr(module, "while_loop"):
             yield module, "while_loop", while_loop(device)
-    if find_spec("torch.utils._cuda_debug"):  # since 2.15
-        yield (
-            import_module("torch.utils._cuda_debug"),
-            "_CUDAGraphInputLivenessTracker",
-            InputLiveness,
-        )
     yield from autocast_patches(device)
 
 
@@ -223,6 +214,9 @@ def other_patches(device):
     for name in C_FUNCTIONS:
         if hasattr(torch._C, name):
             yield torch._C, name, not_modelled(f"torch._C.{name}")
+    if find_spec("torch.utils._cuda_debug"):  # since 2.15
+        module = import_module("torch.utils._cuda_debug")
+        yield module, "_CUDAGraphInputLivenessTracker", InputLiveness
     yield Thread, "start", thread_start(Thread.start, device)
 
 
@@ -257,11 +251,9 @@ def runtime(device):
         with modes_off():
             device.memory.empty_cache()
 
-    functions = {
-        function.__name__: function
-        for function in (synchronize, set_stream, current_stream, empty_cache)
-    }
-    return functions | {"_sleep": lambda cycles: sleep(device, cycles)}
+    functions = synchronize, set_stream, current_stream, empty_cache
+    named = {function.__name__: function for function in functions}
+    return named | {"_sleep": lambda cycles: sleep(device, cycles)}
 
 
 def generic_stream(current_stream):
@@ -400,13 +392,10 @@ def group_tensors(real, device):
         groups = real(lists, *indices)
 
         def where(there, tensors):
-            return (
-                GPU if any(t is not None and device.kind(t) == "cuda" for t in tensors) else there
-            )
+            on_gpu = any(one is not None and device.kind(one) == "cuda" for one in tensors)
+            return GPU if on_gpu else there
 
-        return {
-            (where(there, group[0][0]), dtype): group for (there, dtype), group in groups.items()
-        }
+        return {(where(at, one[0][0]), dtype): one for (at, dtype), one in groups.items()}
 
     return group
 
