@@ -49,17 +49,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser():
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        "python -m trace_report", description=__doc__, formatter_class=form
-    )
+    named = "python -m trace_report"
+    parser = argparse.ArgumentParser(named, description=__doc__, formatter_class=form)
     parser.add_argument("files", nargs="+", metavar="FILE", help="a trace, or NAME=FILE")
     parser.add_argument("--chart", type=Path, metavar="PNG", help="draw the report")
     parser.add_argument("--html", type=Path, metavar="HTML", help="write it as one page to send")
     parser.add_argument("--numbers", action="store_true", help="print the numbers as a table")
     parser.add_argument("--json", action="store_true", help="print a JSON object")
-    parser.add_argument(
-        "--fail-if-idle", type=_parse_share, metavar="SHARE", help="such as 20%%, of a step: for CI"
-    )
+    share = "such as 20%%, of a step: for CI"
+    parser.add_argument("--fail-if-idle", type=_parse_share, metavar="SHARE", help=share)
     limit = f"how many MiB a gzip may unpack to (default: {LIMIT_MIB}, less for small files)"
     parser.add_argument("--limit-mib", type=int, metavar="MIB", help=limit)
     return parser

@@ -54,9 +54,8 @@ def _pixels(figure):
 def time_bars(traces: dict[str, Trace]) -> Figure:
     """Bars of the host time, GPU busy time and step time of traces that have no fault."""
     table = summaries(traces).T
-    short = {
-        name: name_with_caveat(text, traces[name]) for name, text in _short_names(traces).items()
-    }
+    names = _short_names(traces)
+    short = {name: name_with_caveat(names[name], trace) for name, trace in traces.items()}
     said = [
         f"{percent(row.idle_share)} of {in_words(row.step_us)} ({short[row.Index]})"
         for row in table.itertuples()

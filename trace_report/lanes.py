@@ -126,9 +126,8 @@ def _draw(axes, part, end):
     _lane(axes, 1, part["waits"], "waiting")
     ties = []
     for row, (device, stream) in enumerate(streams, len(labels) - len(streams)):
-        own, foreign = (
-            rows[(rows.device == device) & (rows.stream == stream)] for rows in (gpu, others)
-        )
+        own = gpu[(gpu.device == device) & (gpu.stream == stream)]
+        foreign = others[(others.device == device) & (others.stream == stream)]
         _lane(axes, row, foreign, "GPU busy time", alpha=0.3)
         _lane(axes, row, own, "GPU busy time")
         launched = own.at_us + own.launch_us - own.start_us
@@ -156,12 +155,11 @@ def _draw_ranges(axes, ranges, end):
         shown_us = min(dur_us, end - at_us)
         width = end * 0.018 * len(name)
         left = min(max(at_us, taken), end - width)
+        middle = at_us + shown_us / 2
         if shown_us > width:
-            axes.text(
-                at_us + shown_us / 2, 0, name, ha="center", va="center", fontsize=10, color="white"
-            )
+            axes.text(middle, 0, name, ha="center", va="center", fontsize=10, color="white")
         elif left >= taken and left - at_us < 0.4 * end and shown_us > 0:
             if left > at_us + shown_us:  # a line ties the name to its bar
-                axes.plot([at_us + shown_us / 2, left], [-0.37, -0.58], **tie)
+                axes.plot([middle, left], [-0.37, -0.58], **tie)
             axes.text(left, -0.6, name, va="bottom", fontsize=10, color=COLOURS["host time"])
             taken = left + width

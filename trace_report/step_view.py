@@ -53,10 +53,8 @@ def trace_of_one_step(trace: Trace, step: int) -> tuple[Trace, int]:
     count = sum(map(len, tables.values()))
     if count > MOST:
         edges = np.linspace(start_us, end_us, MOST // 8)
-        lanes = {"gpu": ["device", "stream", "step"]}
-        tables = {
-            name: _binned(rows, edges, lanes.get(name, ["step"])) for name, rows in tables.items()
-        }
+        lanes = {name: ["step"] for name in tables} | {"gpu": ["device", "stream", "step"]}
+        tables = {name: _binned(rows, edges, lanes[name]) for name, rows in tables.items()}
     own = trace.steps.loc[[step]].reset_index(drop=True).assign(step=0)
     return replace(trace, steps=own, **tables), count if count > MOST else 0
 

@@ -42,9 +42,8 @@ def timeline_data(traces: dict[str, Trace], step: int) -> dict:
     rows = {name: _rows(trace, step) for name, trace in traces.items()}
     every = pd.concat(rows.values())
     found = sorted(set(every.lane) - set(HOST), key=lambda lane: [*map(int, NUMBER.findall(lane))])
-    lanes = {lane: HOST[lane] for lane in HOST if lane in set(every.lane)} | dict.fromkeys(
-        found, "GPU busy time"
-    )
+    lanes = {lane: colour for lane, colour in HOST.items() if lane in set(every.lane)}
+    lanes |= dict.fromkeys(found, "GPU busy time")
     variants = [[name, _bars(own, list(lanes))] for name, own in rows.items()]
     end = round(float(max([0, *(every.at_us + every.dur_us)])), 3) or 1.0  # nothing, or no length
     coloured = [[lane, COLOURS[name]] for lane, name in lanes.items()]
@@ -95,11 +94,9 @@ def _starts(launch, work):
     if work.empty:
         return ""
     first = work.loc[work.at_us.idxmin()]
-    what = (
-        f"{len(work)} kernels and copies, the first"
-        if len(work) > 1
-        else f"{first['name']} ({in_words(first.dur_us)}),"
-    )
+    what = f"{len(work)} kernels and copies, the first"
+    if len(work) == 1:
+        what = f"{first['name']} ({in_words(first.dur_us)}),"
     return f"; starts {what} {in_words(first.at_us - launch.at_us)} after it was called"
 
 

@@ -17,9 +17,8 @@ def touchable(kind: str, still: str, data: Any, folder: Path = HERE) -> str:
     """A picture as HTML: still (HTML) stands where no script runs; elsewhere the folder's kind.js
     draws the data in its place, in the style of kind.css.
     """
-    known = escape(json.dumps(data, separators=(",", ":"), allow_nan=False), quote=False).replace(
-        "'", "&#39;"
-    )
+    known = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    known = escape(known, quote=False).replace("'", "&#39;")
     figure = f"<figure class='{kind}' data-{kind}='{known}'>{still}</figure>"
     files = HERE / "touch.css", folder / f"{kind}.css", HERE / "touch.js", folder / f"{kind}.js"
     # without indents: pages stay small

@@ -15,7 +15,10 @@ from itertools import islice
 from unittest.mock import patch
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
+
+from tests.cpu_graph.conformance.outcomes import chain, first_line
+from tests.cpu_graph.conformance.sameness import tensors
 
 try:
     import expecttest  # noqa: F401
@@ -75,7 +78,7 @@ def one_sample(operator, sample) -> str:
             torch.cuda.synchronize()
         except Exception as error:
             torch.cuda.set_stream(stream)
-            return f"capture: {told(first(error))}"
+            return f"capture: {told(chain(error)[0])}"
         finally:
             gc.enable()
         return compared(eager, captured, any(part in operator.name for part in UNDEFINED))
@@ -102,24 +105,15 @@ def unseeded(operator, *args, **kwargs):
     return operator(*args, **kwargs)
 
 
-def first(error):
-    while error.__context__ is not None:
-        error = error.__context__
-    return error
-
-
 def told(error) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:100]}"
+    return f"{type(error).__name__}: {first_line(error)[:100]}"
 
 
 def compared(eager, captured, undefined) -> str:
     """Whether a replay gives what eager gives; of undefined or random values, types and shapes
     alone.
     """
-    one, other, mine = (
-        [leaf for leaf in tree_leaves(each) if isinstance(leaf, torch.Tensor)]
-        for each in (*eager, captured)
-    )
+    one, other, mine = map(tensors, (*eager, captured))
     if [described(t) for t in one] != [described(t) for t in mine]:
         return f"shapes: {[described(t) for t in mine]}, eager {[described(t) for t in one]}"[:200]
     for first_run, second_run, replayed in zip(one, other, mine, strict=True):

@@ -6,13 +6,7 @@ import threading
 
 import torch
 
-from tests.cpu_graph.conformance.common import (
-    SINCE_2_15,
-    captured,
-    captured_with,
-    ones,
-    zeros,
-)
+from tests.cpu_graph.conformance.common import SINCE_2_15, captured, captured_with, ones, zeros
 from tests.cpu_graph.conformance.outcomes import program, programs, said
 
 LONG = 10**8
@@ -66,24 +60,6 @@ def what_is_a_stream_or_an_event():
 @program("NotImplementedError: Could not run 'aten::record_stream' with arguments from the 'CPU' ")
 def a_stream_of_a_cpu_tensor():
     return said(lambda: torch.ones(2).record_stream(torch.cuda.Stream())).partition("backend")[0]
-
-
-def with_pools(*pools):
-    """Graphs of x * 2 and x * 3, each in a pool; the first result is let go before the second."""
-    x, kept = ones(2**20), []
-    for factor, pool in zip((2, 3), pools, strict=True):
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
-            result = x * factor
-        kept.append((graph, result.data_ptr()))
-        del result
-    return kept
-
-
-@program([True, False, False])
-def pools_named_by_two_zeros_are_new_ones():
-    (first, one), (second, other) = with_pools((0, 0), (0, 0))
-    return [first.pool() != second.pool(), first.pool() == (0, 0), one == other]
 
 
 @program(["OutOfMemoryError: CUDA out of memory. Tried to allocate 4194304.00 GiB", [1, 1]])

@@ -9,18 +9,15 @@ from tests.cpu_graph.conformance.outcomes import program, programs
 def second_of_three(order, hold, pools=1):
     """What the second of three graphs gives, after replays in this order."""
     pool, x = [torch.cuda.graph_pool_handle() for _ in range(3)], ones(2**20)
-    graphs = [torch.cuda.CUDAGraph() for _ in range(3)]
-    with torch.cuda.graph(graphs[0], pool=pool[0]):
-        result = x * 2
-    with torch.cuda.graph(graphs[1], pool=pool[1 % pools]):
-        plus_one = result + 1
-    held = result if hold else None
-    del result
-    with torch.cuda.graph(graphs[2], pool=pool[2 % pools]):
-        hundred = x * 100
+    held = []
+    doubled = captured(lambda: held.append(x * 2), pool=pool[0])
+    plus_one = captured(lambda: held[0] + 1, pool=pool[1 % pools])
+    if not hold:
+        held.clear()
+    hundred = captured(lambda: x * 100, pool=pool[2 % pools])
     for number in order:
-        graphs[number].replay()
-    return plus_one[0].item() + 0 * (hundred.numel() + (held is None))
+        (doubled, plus_one, hundred)[number]()
+    return plus_one.output[0].item()
 
 
 @program(101, shows="Graphs replayed in another order")
@@ -71,22 +68,34 @@ def two_graphs_of_two_pools_at_once():
 
 
 def freed_between(pool):
-    """The address of a first graph's freed result, and of a second graph's."""
-    x = ones(2**20)
-    graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
-    with torch.cuda.graph(graphs[0], pool=pool):
-        result = x * 2
-    address = result.data_ptr()
-    del result
-    with torch.cuda.graph(graphs[1], pool=pool):
-        result = x * 3
-    return address == result.data_ptr()
+    """Two graphs in a pool, and the address of each one's result: the first is freed before the
+    second.
+    """
+    x, kept = ones(2**20), []
+    for factor in (2, 3):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            result = x * factor
+        kept.append((graph, result.data_ptr()))
+        del result
+    return kept
+
+
+def given_again(pool):
+    (_, one), (_, other) = freed_between(pool)
+    return one == other
 
 
 programs(
-    a_later_capture_gets_freed_memory=(True, lambda: freed_between(torch.cuda.graph_pool_handle())),
-    another_pool_does_not_get_it=(False, lambda: freed_between(None)),
+    a_later_capture_gets_freed_memory=(True, lambda: given_again(torch.cuda.graph_pool_handle())),
+    another_pool_does_not_get_it=(False, lambda: given_again(None)),
 )
+
+
+@program([True, False, False])
+def pools_named_by_two_zeros_are_new_ones():
+    (first, one), (second, other) = freed_between((0, 0))
+    return [first.pool() != second.pool(), first.pool() == (0, 0), one == other]
 
 
 @program(False)

@@ -156,7 +156,7 @@ programs(
 )
 
 
-def read_result(replay_on_side, wait):
+def read_result(wait):
     x = ones(4)
     y = zeros(4)
     side = torch.cuda.Stream()
@@ -167,7 +167,7 @@ def read_result(replay_on_side, wait):
 
     replay = captured(slow)
     torch.cuda.synchronize()
-    with torch.cuda.stream(side if replay_on_side else main()):
+    with torch.cuda.stream(side):
         replay()
     if wait:
         main().wait_stream(side)
@@ -175,11 +175,7 @@ def read_result(replay_on_side, wait):
     return settled(kept)[0]
 
 
-@program(0)
-def a_replay_on_another_stream_is_read_too_early():
-    return read_result(replay_on_side=True, wait=False)
-
-
-@program(3)
-def a_replay_on_another_stream_is_waited_for():
-    return read_result(replay_on_side=True, wait=True)
+programs(
+    a_replay_on_another_stream_is_read_too_early=(0, lambda: read_result(wait=False)),
+    a_replay_on_another_stream_is_waited_for=(3, lambda: read_result(wait=True)),
+)

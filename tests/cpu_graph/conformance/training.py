@@ -201,20 +201,6 @@ def a_weight_not_in_autocasts_cache():
     return after_update(cache=False)
 
 
-def with_a_kept_loss(detach):
-    """A gradient after a replay of a backward pass, with a loss kept from an earlier eager step."""
-    net = layer()
-    kept = net(ones(1, 4)).sum()
-    kept = kept.detach() if detach else kept
-
-    def step():
-        net.zero_grad()
-        net(ones(1, 4)).sum().backward()
-        return net.weight.grad[0]
-
-    return captured(step)() + 0 * kept.detach()
-
-
 OF_DEFAULT_STREAM = (
     [
         "RuntimeError: During CUDA graph capture, autograd node 'torch::autograd::AccumulateGrad' "
@@ -230,4 +216,13 @@ OF_DEFAULT_STREAM = (
 
 @program(OF_DEFAULT_STREAM)
 def a_gradient_that_remembers_the_default_stream():
-    return with_a_kept_loss(detach=False)
+    """It is added in a capture while a loss of an earlier eager step is kept."""
+    net = layer()
+    kept = net(ones(1, 4)).sum()
+
+    def step():
+        net.zero_grad()
+        net(ones(1, 4)).sum().backward()
+        return net.weight.grad[0]
+
+    return captured(step)() + 0 * kept.detach()

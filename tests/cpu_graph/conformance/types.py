@@ -108,7 +108,6 @@ for name, (number, rows) in NUMBERS.items():
             programs(**{title: (gives, lambda a=(number, types, capture): converted(*a))})
 
 
-programs()
 programs(
     refused="of whole numbers by zero",
     whole_numbers_divided_by_zero=([0, 0], lambda: torch.tensor([1, 2], device="cuda") // 0),
