@@ -64,24 +64,15 @@ def numbers(device: str, *shape: int) -> torch.Tensor:
     return torch.randn(shape, device=device) + 0.01
 
 
-def on_batches(step: Callable, device: str, *shape: int) -> Case:
+def on_batches(step: Callable, device: str, shape: tuple[int, ...] = (N, D)) -> Case:
     """A case of a step that takes one tensor."""
-    shape = shape or (N, D)
     return Case(step, (numbers(device, *shape),), (numbers(device, *shape),))
 
 
 def of_one_operator(*rules: str, **rows: tuple[tuple, Callable]) -> None:
     """Register steps of one operator: name=(shape of its tensor, step). rules: as in fault."""
     for name, (shape, step) in rows.items():
-        STEPS[name] = Kind(partial(_on_batches_of, shape, step), rules)
-
-
-def _on_batches_of(shape: tuple, step: Callable, device: str) -> Case:
-    return on_batches(step, device, *shape)
-
-
-def sgd(parameters: Any) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, 0.1)
+        STEPS[name] = Kind(partial(on_batches, step, shape=shape), rules)
 
 
 def adamw(parameters: Any) -> torch.optim.Optimizer:
@@ -89,29 +80,24 @@ def adamw(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.AdamW(parameters, rate, capturable=True)
 
 
-def trains(
-    *shape: int, model: Callable[[], nn.Module] = lambda: nn.Linear(D, D), optimizer: Callable = sgd
-) -> Callable:
+def trains(loss_of: Callable) -> Callable:
     """Make a case of the loss of a model, which a step minimises."""
 
-    def made(loss_of: Callable) -> Callable:
-        @functools.wraps(loss_of)
-        def make(device: str) -> Case:
-            trained = model().to(device)
-            optimizes = optimizer([*trained.parameters()])
+    @functools.wraps(loss_of)
+    def make(device: str) -> Case:
+        model = nn.Linear(D, D).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
-            def step(x: torch.Tensor) -> torch.Tensor:
-                optimizes.zero_grad()
-                loss = loss_of(trained, x)
-                loss.backward()
-                optimizes.step()
-                return loss.detach()
+        def step(x: torch.Tensor) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = loss_of(model, x)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
 
-            return on_batches(step, device, *shape)
+        return on_batches(step, device)
 
-        return make
-
-    return made
+    return make
 
 
 def symmetric(x: torch.Tensor) -> torch.Tensor:
@@ -368,14 +354,14 @@ def cache_written_at_a_row_of_positions(device):
 
 
 @clean
-@trains()
+@trains
 def checkpointed_in_half(model, x):
     with torch.autocast(x.device.type, dtype=torch.bfloat16):
         return checkpoint(model, x, use_reentrant=False).float().square().mean()
 
 
 @clean
-@trains()
+@trains
 def penalty_on_gradients(model, x):
     points = x.detach().requires_grad_()
     (slope,) = torch.autograd.grad(model(points).sum(), points, create_graph=True)
@@ -383,7 +369,7 @@ def penalty_on_gradients(model, x):
 
 
 @clean
-@trains()
+@trains
 def labels_made_on_the_gpu(model, x):
     labels = (torch.arange(N, device=x.device) + N // 2) % N
     views = F.normalize(model(x), dim=1)

@@ -20,13 +20,10 @@ from torch.utils._pytree import tree_map_only
 from tests.cpu_graph.conformance.outcomes import chain, first_line
 from tests.cpu_graph.conformance.sameness import tensors
 
-try:
-    import expecttest  # noqa: F401
-except ModuleNotFoundError:  # torch's database imports it and uses none of it
-    stub = types.ModuleType("expecttest")
-    stub.TestCase = unittest.TestCase
-    stub.assert_expected_inline = None
-    sys.modules["expecttest"] = stub
+stub = types.ModuleType("expecttest")  # torch's database imports it and uses none of it
+stub.TestCase = unittest.TestCase
+stub.assert_expected_inline = None
+sys.modules.setdefault("expecttest", stub)
 
 SAMPLES = 3
 UNDEFINED = "empty", "rand", "bernoulli"  # values that nobody knows, which may be alike by chance
