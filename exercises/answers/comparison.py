@@ -52,14 +52,12 @@ def _same(yours, expected):
     return (yours is expected or isinstance(yours, type(expected))) and bool(yours == expected)
 
 
-def _is_within(yours, expected, share=NEAR):
+def _is_within(yours, expected, share):
     if yours == expected or (yours != yours and expected != expected):  # nan is what nan should be
         return True
     try:
-        return (
-            math.isfinite(abs(expected)) and abs(yours - expected) <= share * abs(expected) + TINY
-        )
-    except OverflowError:
+        return math.isclose(yours, expected, rel_tol=share, abs_tol=TINY)
+    except (OverflowError, TypeError):  # too large for a float, or complex
         return False
 
 
@@ -76,38 +74,16 @@ def _differ_in_spelling(yours, expected):
     return both_text and yours.strip().lower() == expected.strip().lower()
 
 
-def _numbers(yours, expected):
-    """Whether both are plain numbers that a slip can be read from: not 0, and not too large for
-    floats.
-    """
-    return all(type(side) in (int, float) and 0 < abs(side) < 1e15 for side in (yours, expected))
-
-
 def _are_off_by_one(yours, expected):
-    return _numbers(yours, expected) and isinstance(expected, int) and abs(yours - expected) <= 1
-
-
-def _is_rounded(yours, expected):
-    if not _numbers(yours, expected) or isinstance(expected, int):
-        return False
-    whole = math.floor(expected), math.ceil(expected)
-    return yours in (*whole, round(expected, 1), round(expected, 2))
-
-
-def _are_reciprocals(yours, expected):
-    return _numbers(yours, expected) and _is_within(yours, 1 / expected)
+    """Whether two numbers are, of which neither is 0."""
+    numbers = type(yours) in (int, float) and type(expected) is int and yours and expected
+    return numbers and abs(yours - expected) == 1
 
 
 SLIPS = (  # the first that holds is asked about
     ("did you forget the brackets of a call?", lambda yours, _: callable(yours)),
     ("is it spelt exactly so?", _differ_in_spelling),
-    (
-        "off by one?",
-        lambda yours, expected: _are_off_by_one(yours, expected) and yours == int(yours),
-    ),
-    ("a whole number is asked", _are_off_by_one),
-    ("did you round it?", _is_rounded),
-    ("is the ratio upside down?", _are_reciprocals),
+    ("off by one?", _are_off_by_one),
 )
 
 

@@ -230,12 +230,9 @@ def test_differences(yours, expected, same):
 @pytest.mark.parametrize(
     "yours, expected, question",
     [
-        (0.25, 4.0, "upside down?"),
-        (3, 3.4, "did you round it?"),
-        (0.67, 0.6736, "did you round it?"),
         (3, 4, "off by one?"),
-        (3.9, 4, "a whole number is asked"),
         (True, 0, ""),
+        (0, 1, ""),
         ("gpu-bound", "GPU-bound", "spelt"),
         ([4.0], [4.0, 1.0], "length 1, not 2"),
         (len, 4.0, "brackets"),
@@ -249,11 +246,8 @@ def test_a_usual_slip_is_asked_for(yours, expected, question):
 
 def test_long_texts_are_cut_and_alike_numbers_are_not():
     assert len(describe_difference("a" * 1000, "b" * 1000)) < 150
-    assert (
-        describe_difference(100000.4, 100000)
-        == "yours 100000.4, expected 100000 (a whole number is asked)"
-    )
-    assert describe_difference(1.00001, 1) == "yours 1.00001, expected 1 (a whole number is asked)"
+    assert describe_difference(100000.4, 100000) == "yours 100000.4, expected 100000"
+    assert describe_difference(1.00001, 1) == "yours 1.00001, expected 1"
 
 
 @pytest.mark.parametrize(
