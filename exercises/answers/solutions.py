@@ -4,9 +4,10 @@ import ast
 import dis
 import re
 from collections import ChainMap, Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -72,13 +73,8 @@ def asked_exercise(
     problem = reason_not_runnable(name, answer) or syntax_error_message(name)
     if not problem and is_stub(answer):
         problem = f"○ {name} {if_empty}."
-    if (
-        not problem
-        and not as_given
-        and stub
-        and own
-        and code_fingerprint(stub) == code_fingerprint(own)
-    ):
+    known = stub and own and code_fingerprint(stub) == code_fingerprint(own)
+    if known and not problem and not as_given:
         problem = f"○ {name} is as the lesson gives it: yours to change."
     is_repair = stub is not None and not does_nothing(stub)
     return AskedExercise(name, current().name, variables, caller.f_globals, problem, is_repair)
@@ -110,18 +106,24 @@ def code_fingerprint(code: CodeType) -> tuple:
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, tuple(constants)
 
 
+def lesson_cells(lesson: str, folder: Path = NOTEBOOKS) -> Iterator[str]:
+    """The sources of the code cells of a lesson's notebook in the folder, if there is one."""
+    for path in folder.glob(f"[0-9]*_{lesson}.ipynb"):
+        for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells:
+            if cell.cell_type == "code":
+                yield cell.source
+
+
 @cache
 def stub_of(lesson: str, name: str) -> CodeType | None:
     """The code that the lesson gives of an exercise; None if it gives no function."""
-    for path in NOTEBOOKS.glob(f"[0-9]*_{lesson}.ipynb"):
-        for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells:
-            if cell.cell_type == "code" and re.search(rf"^def {name}\(", cell.source, re.M):
-                for node in ast.parse(python(cell.source)).body:
-                    # alone, as IPython compiles it: calls of what its cell imports differ
-                    codes = compile(ast.Module([node], []), str(path), "exec").co_consts
-                    for code in codes:
-                        if isinstance(code, CodeType) and code.co_name == name:
-                            return code
+    for source in lesson_cells(lesson):
+        if re.search(rf"^def {name}\(", source, re.M):
+            for node in ast.parse(python(source)).body:
+                # alone, as IPython compiles it: calls of what its cell imports differ
+                for code in compile(ast.Module([node], []), "<stub>", "exec").co_consts:
+                    if isinstance(code, CodeType) and code.co_name == name:
+                        return code
     return None
 
 
@@ -130,12 +132,8 @@ def solution_sources() -> dict[str, str]:
     notebook.
     """
     found = {}
-    for path in NOTEBOOKS.glob(f"solutions/[0-9]*_{current().name}.ipynb"):
-        for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells:
-            if cell.cell_type == "code":
-                found |= dict.fromkeys(
-                    re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE), cell.source
-                )
+    for source in lesson_cells(current().name, NOTEBOOKS / "solutions"):
+        found |= dict.fromkeys(re.findall(r"^def (\w+)\(", source, re.MULTILINE), source)
     return found
 
 
