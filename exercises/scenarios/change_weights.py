@@ -208,9 +208,7 @@ def launches(stream: torch.cuda.Stream) -> int:
     return sum(node.stream == stream.stream_id for node in launch_log())
 
 
-def in_turns(
-    predict: Callable, publish: Callable, versions: list, batches: list, stream: torch.cuda.Stream
-) -> list:
+def _in_turns(predict, publish, versions, batches, stream):
     """The result of each batch; the weights of its version are published before it."""
     results = []
     with no_wait_of_the_cpu(), watch_graphs() as seen:
@@ -253,7 +251,7 @@ def published(answer: Callable) -> None:
     with unmodified("sample", sample):
         predict, publish = as_functions(answer(net, sample, stream), "predict", "publish")
         torch.cuda.synchronize()
-        results = in_turns(predict, publish, versions, batches, stream)
+        results = _in_turns(predict, publish, versions, batches, stream)
         _of_their_versions(results, batches, output)
 
 

@@ -59,6 +59,16 @@ def one_pool(seen: GraphUse) -> None:
         raise Wrong(POOLS)
 
 
+def largest_first(captured: list[int]) -> None:
+    """Raises Wrong unless graphs for so many rows were captured in falling order."""
+    if captured != sorted(captured, reverse=True):
+        raise Wrong(
+            "A smaller graph is captured before a larger one, whose tensors do not fit into the "
+            "memory that it has freed.",
+            "Capture the largest first.",
+        )
+
+
 def smallest_fitting(replayed: list, sizes: list[int], counts: list[int]) -> None:
     """Raises Wrong unless each size has a graph of its own, and each request of so many rows
     replayed the smallest that holds it.

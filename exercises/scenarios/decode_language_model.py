@@ -73,9 +73,7 @@ def prompted(room: int) -> tuple[Decoder, State]:
     return model, (tokens, torch.full_like(tokens, prompt.shape[1]), cache)
 
 
-def decoded(
-    model: Decoder, state: State, count: int, feeds: bool = True, moves: bool = True
-) -> list[Tensor]:
+def _decoded(model, state, count, feeds=True, moves=True):
     """The next count tokens. feeds=False decodes the same input again, moves=False stays at the
     position.
     """
@@ -103,15 +101,7 @@ def _without_wait(following: Any) -> Any:
     return call
 
 
-def _answers(
-    model: Decoder,
-    requests: list,
-    *,
-    reads: bool = True,
-    places: bool = True,
-    warm: int = 3,
-    beside: int = 0,
-) -> list[Tensor]:
+def _answers(model, requests, reads=True, places=True, warm=3, beside=0):
     """What an answer's respond returns to the requests, pairs of prompt and count.
 
     reads: the prompt goes into the graph's cache. places: its length becomes the position, plus
@@ -178,7 +168,7 @@ def graph_rows(answer: Callable) -> None:
         rows.append(sample(model(prompt, positions, cache[:, :, row : row + 1])))
     first = torch.cat(rows)
     state = (first, torch.tensor(lengths, device="cuda")[:, None], cache)
-    expected = decoded(model, state, calls)
+    expected = _decoded(model, state, calls)
     both = from_one_graph(answer, model, SIZES, copy_tensors(prompts))
     first_tokens, following = unpack(both, "the first tokens", "a function")
     given = copy_tensors(first_tokens)
@@ -192,10 +182,10 @@ def graph_rows(answer: Callable) -> None:
         )
     if not are_close(used.given, expected):
         for which, length in (("longest", max(lengths)), ("shortest", min(lengths))):
-            same = decoded(model, (first, torch.full_like(first, length), cache), calls)
+            same = _decoded(model, (first, torch.full_like(first, length), cache), calls)
             match_symptoms(used.given, [(ONE_POSITION.format(which), same)])
-        not_fed = decoded(model, state, calls, feeds=False)
-        frozen = decoded(model, state, calls, moves=False)
+        not_fed = _decoded(model, state, calls, feeds=False)
+        frozen = _decoded(model, state, calls, moves=False)
         match_symptoms(used.given, [(NOT_FED, not_fed), (FROZEN, frozen)])
     used.require(expected)
     if not are_close(first_tokens, first):
@@ -208,7 +198,7 @@ def generate(answer: Callable) -> None:
     for at, every, limit in ((4, 3, 9), (None, 2, 4), (5, 3, 5), (None, 5, 3)):
         room = limit + every - 1 + every  # beyond the limit, and for one warm-up
         model, state = prompted(room)
-        tokens = [one.item() for one in decoded(model, state, room)]
+        tokens = [one.item() for one in _decoded(model, state, room)]
         end = SIZES.vocab_size if at is None else tokens[at]
         count = tokens.index(end) + 1 if end in tokens[:limit] else limit
         own = copy_tensors(state)

@@ -11,22 +11,18 @@ from cpu_graph.log import is_replay, launch_log, races
 from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import call_answer, require_expected, watch_graphs
 from exercises.answers.tensors import are_close
-from exercises.answers.wrong import Wrong, fill_placeholders
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
     as_tensors,
     draw_int,
+    largest_first,
     one_pool,
     require_replays,
     smallest_fitting,
 )
 from helpers.capture import capture_step
 
-REFUSED = (
-    "The capture is refused: {error}.",
-    "Something in the function needs a value on the CPU, such as .item(), a slice up to a tensor, "
-    "or a boolean index. Keep the shape, and select with a mask.",
-)
 SPREAD = (
     "The standard deviation is too large for requests that are shorter than x.",
     "Behind the request, `centered` is zero minus the mean, and its square counts: mask again "
@@ -35,10 +31,6 @@ SPREAD = (
 COUNTED = (
     "The mean and the standard deviation are those of all rows.",
     "Mask the rows behind the request before each sum, and divide by `length`.",
-)
-TOO_EARLY = (
-    "Result {number} is not the one of its request.",
-    "The buffer was read before its copy was complete: wait for the event of that copy, then read.",
 )
 
 
@@ -112,7 +104,11 @@ def _captured(answer, request):
                 'Make it on the GPU, with device="cuda".',
             ) from None
         error = text.splitlines()[0].rstrip(".")
-        raise Wrong(fill_placeholders(REFUSED, error=error)) from None
+        raise Wrong(
+            f"The capture is refused: {error}.",
+            "Something in the function needs a value on the CPU, such as .item(), a slice up to a "
+            "tensor, or a boolean index. Keep the shape, and select with a mask.",
+        ) from None
     if not torch.is_tensor(output):
         raise Wrong(
             f"A tensor is asked, not {short_repr(output)}, which every replay would repeat."
@@ -164,11 +160,7 @@ def _share_memory(inputs, built):
             "the largest size."
         )
     one_pool(built)
-    if [rows for rows, _ in inputs] != sorted((rows for rows, _ in inputs), reverse=True):
-        raise Wrong(
-            "A smaller graph is captured before a larger one, which then cannot fit into its "
-            "memory: capture the largest first."
-        )
+    largest_first([rows for rows, _ in inputs])
 
 
 def read_results(answer: Callable) -> None:
@@ -214,4 +206,8 @@ def _arrived(results, expected):
         )
     for number, (result, right) in enumerate(zip(results, expected, strict=True)):
         if not are_close([result], [right]):
-            raise Wrong(fill_placeholders(TOO_EARLY, number=number))
+            raise Wrong(
+                f"Result {number} is not the one of its request.",
+                "The buffer was read before its copy was complete: wait for the event of that "
+                "copy, then read.",
+            )

@@ -3,7 +3,6 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
-from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -11,8 +10,9 @@ from torch import nn
 from cpu_graph import on_stand_in
 from cpu_graph.log import is_replay, launch_log, races
 from exercises.answers.graph_use import call_answer, watch_graphs
+from exercises.answers.launches import wrap_replays
 from exercises.answers.tensors import are_close
-from exercises.answers.wrong import Wrong, fill_placeholders
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
     draw_int,
@@ -23,27 +23,6 @@ from exercises.scenarios.common import (
 )
 from exercises.scenarios.rules import one_graph, unmodified
 
-LATE = (
-    "The tokens of step {number} are not yielded before the replay of step {launched}.",
-    "Yield them right after the next replay has been launched: somebody waits for them.",
-)
-NOT_THERE = (
-    "The tokens of step {number} are {yours}, where {right} is right.",
-    "Is the batch copied before its replay, and have the tokens arrived when they are yielded?",
-)
-NOT_PASSED_ON = (
-    "Where a batch has -1, the step computes with token 0.",
-    "Keep the tokens of the step before in a tensor on the GPU, and select them with torch.where.",
-)
-WAITS = (
-    "The CPU waits for the tokens of a step before it launches the next one.",
-    "Launch the next replay first. A copy that is not from pinned memory with non_blocking=True "
-    "waits too, and so do .cpu() and .tolist().",
-)
-TOO_SHORT = (
-    "The graph of {size} tokens keeps longest={longest} of its capture.",
-    "One request may bring all of them: capture the worst case of each bucket.",
-)
 OWNS_MORE = (
     "A slot that is free in this batch still owns rows of an earlier one.",
     "Let every free slot begin and end after the last token.",
@@ -80,20 +59,17 @@ def serve_requests(answer: Callable) -> None:
     if used.counts["graphs"] and not used.seen.captured and not are_close(used.given, expected):
         for size, longest in captured.items():
             if longest < size:
-                raise Wrong(fill_placeholders(TOO_SHORT, size=size, longest=longest))
+                raise Wrong(
+                    f"The graph of {size} tokens keeps longest={longest} of its capture.",
+                    "One request may bring all of them: capture the worst case of each bucket.",
+                )
     used.require(expected, symptoms)
     used.replays(graphs=len(batches), operators=10 * len(batches))
     smallest_fitting(used.seen.replayed, TOKEN_SIZES, [len(x) for x, _ in batches])
     one_pool(built)
 
 
-def _padded(
-    step: Callable,
-    batches: list,
-    free: Callable | None = len,
-    factor: float = 1.0,
-    ends: bool = True,
-) -> list:
+def _padded(step, batches, free=len, factor=1.0, ends=True):
     """The results of an eager server in buckets. free: where free slots end, or None if nobody
     writes it. factor: of the tokens. ends: whether the ends of the requests are written.
     """
@@ -146,15 +122,13 @@ def decode_ahead(answer: Callable) -> None:
     delivered: list = []
     raced: list = []
     launches: list[tuple[bool, int]] = []  # whether the CPU has waited, and how many were given
-    replay = torch.cuda.CUDAGraph.replay
 
-    def replayed(graph):
+    def noted(replay, graph):
         waited = not any(map(is_replay, launch_log()))
         launches.append((waited, len(delivered)))
-        return replay(graph)
+        replay(graph)
 
-    noted = patch.object(torch.cuda.CUDAGraph, "replay", replayed)
-    with unmodified("batches", batches), noted, watch_graphs() as seen:
+    with unmodified("batches", batches), wrap_replays(noted), watch_graphs() as seen:
         for tokens in answer(table.__getitem__, batches):
             if not torch.is_tensor(tokens) or tokens.is_cuda:
                 raise Wrong("It yields something that is not a tensor on the CPU.")
@@ -167,10 +141,18 @@ def decode_ahead(answer: Callable) -> None:
     require_replays(seen, count)
     one_graph(seen)
     if on_stand_in() and any(waited for waited, _ in launches[1:]):
-        raise Wrong(WAITS)
+        raise Wrong(
+            "The CPU waits for the tokens of a step before it launches the next one.",
+            "Launch the next replay first. A copy that is not from pinned memory with "
+            "non_blocking=True waits too, and so do .cpu() and .tolist().",
+        )
     for number, (_, given) in enumerate(launches):
         if given < number - 1:
-            raise Wrong(fill_placeholders(LATE, number=given, launched=number))
+            raise Wrong(
+                f"The tokens of step {given} are not yielded before the replay of step {number}.",
+                "Yield them right after the next replay has been launched: somebody waits for "
+                "them.",
+            )
 
 
 def _right_tokens(delivered: list, table: torch.Tensor, batches: list) -> None:
@@ -179,10 +161,18 @@ def _right_tokens(delivered: list, table: torch.Tensor, batches: list) -> None:
     if len(delivered) != len(batches):
         raise Wrong(f"It yields tokens of {len(delivered)} steps, and there are {len(batches)}.")
     if delivered == without:
-        raise Wrong(NOT_PASSED_ON)
+        raise Wrong(
+            "Where a batch has -1, the step computes with token 0.",
+            "Keep the tokens of the step before in a tensor on the GPU, and select them with "
+            "torch.where.",
+        )
     for number, (yours, right) in enumerate(zip(delivered, expected, strict=True)):
         if yours != right:
-            raise Wrong(fill_placeholders(NOT_THERE, number=number, yours=yours, right=right))
+            raise Wrong(
+                f"The tokens of step {number} are {yours}, where {right} is right.",
+                "Is the batch copied before its replay, and have the tokens arrived when they are "
+                "yielded?",
+            )
 
 
 def _decoded(table: torch.Tensor, batches: list, goes_on: bool = True) -> list[list[int]]:

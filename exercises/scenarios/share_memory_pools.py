@@ -3,15 +3,21 @@
 import weakref
 from collections.abc import Callable
 from functools import partial
-from unittest.mock import patch
 
 import torch
 from torch import nn
 
 from exercises.answers.graph_use import GraphUse, call_answer, watch_graphs
+from exercises.answers.launches import wrap_replays
 from exercises.answers.tensors import are_close, describe_first_difference
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import draw_int, one_pool, require_replay, smallest_fitting
+from exercises.scenarios.common import (
+    draw_int,
+    largest_first,
+    one_pool,
+    require_replay,
+    smallest_fitting,
+)
 from exercises.scenarios.eager import perceptron
 from exercises.scenarios.rules import concurrent_graphs, one_graph, unmodified
 
@@ -47,13 +53,7 @@ def smallest_pool(answer: Callable) -> None:
     used.replays(graphs=len(batches), operators=3 * len(batches))
     smallest_fitting(used.seen.replayed, sizes, rows)
     one_pool(built)
-    order = [number for number, _ in captured]
-    if order != sorted(order, reverse=True):
-        raise Wrong(
-            "A smaller graph is captured before a larger one, whose tensors do not fit into the "
-            "memory that it has freed.",
-            "Capture the largest first.",
-        )
+    largest_first([number for number, _ in captured])
     if any(hidden() is not None for _, hidden in captured):
         raise Wrong(
             "The hidden layer of a capture is still alive, so its block is not free for the next "
@@ -68,21 +68,23 @@ def two_models(answer: Callable) -> None:
     rows = draw_int()
     batches = [torch.randn(rows, 4, device="cuda") for _ in range(4)]
     streams: list[torch.cuda.Stream] = []
-    in_turn: list[Wrong] = []
-    replay = torch.cuda.CUDAGraph.replay
+    in_turn: list[Wrong] = []  # is told only if nothing else is wrong
 
-    def noted(graph):
+    def noted(replay, graph):
         streams.append(torch.cuda.current_stream())
         replay(graph)
         if len(streams) % 2 == 0:
-            in_turn.extend(_waited())
+            try:
+                concurrent_graphs()
+            except Wrong as wrong:
+                in_turn.append(wrong)
 
     with torch.no_grad():
         expected = [(first(batch), second(batch)) for batch in batches]
         with unmodified("sample", batches):
             with watch_graphs() as built:
                 predict = answer(first, second, batches[0])
-            with patch.object(torch.cuda.CUDAGraph, "replay", noted):
+            with wrap_replays(noted):
                 used = call_answer(predict, batches)
     require_replay(used.seen)
     if are_close(used.given, expected[:1] * len(batches)):
@@ -93,15 +95,6 @@ def two_models(answer: Callable) -> None:
     used.require(expected)
     used.replays(graphs=2 * len(batches), operators=6 * len(batches))
     _at_once(built, streams, in_turn)
-
-
-def _waited() -> list[Wrong]:
-    """What the rule says of the last replay, which is told only if nothing else is wrong."""
-    try:
-        concurrent_graphs()
-    except Wrong as wrong:
-        return [wrong]
-    return []
 
 
 def _at_once(built: GraphUse, streams: list, in_turn: list[Wrong]) -> None:

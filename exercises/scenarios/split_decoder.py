@@ -40,7 +40,7 @@ def graph_feed_forward(answer: Callable) -> None:
         whole = [linear(one, down.weight) for one in hidden]
         own, first = (shares_of(hidden, down, number, world_size) for number in (rank, 0))
         others = [number for number in range(world_size) if number != rank]
-        sent = [sent_by(answer, up, down, number, world_size, xs) for number in others]
+        sent = [_sent_by(answer, up, down, number, world_size, xs) for number in others]
         theirs = [sum(summands) for summands in zip(*sent, strict=True)]
         summand = torch.zeros_like(theirs[0])  # what the other ranks send
         sample = xs[0].clone()
@@ -84,9 +84,7 @@ def shares_of(hidden: list[Tensor], down: nn.Linear, rank: int, world_size: int)
     return [one.chunk(world_size, dim=1)[rank] @ weight.t() for one in hidden]
 
 
-def sent_by(
-    answer: Callable, up: nn.Linear, down: nn.Linear, rank: int, world_size: int, xs: list[Tensor]
-) -> list[Tensor]:
+def _sent_by(answer, up, down, rank, world_size, xs):
     """What the answer hands to the all-reduce on a rank, for each input; nothing comes back."""
     kept = []
 

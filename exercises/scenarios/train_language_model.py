@@ -11,7 +11,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_close, copy_tensors
-from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, fill_placeholders
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import as_functions, draw_int
 from exercises.scenarios.eager import perceptron
 from exercises.scenarios.rules import detached, unmodified
@@ -33,10 +33,6 @@ DIVIDED_LATE = (
 FROZEN = "Every step uses the first rate: write the new one into the tensor that the graph reads."
 RATE_BEFORE = "Each step uses the rate of the step before: write the new one before the replay."
 AVERAGES = ("exp_avg", "exp_avg_sq")  # of Adam
-NEW_TENSORS = (
-    "The {owner} has new tensors for its {what}, and the graph goes on with the old ones.",
-    "Copy into those that are there.",
-)
 
 
 def momentum(net: nn.Module, rate: float) -> tuple[torch.optim.Optimizer, torch.Tensor]:
@@ -45,14 +41,7 @@ def momentum(net: nn.Module, rate: float) -> tuple[torch.optim.Optimizer, torch.
     return torch.optim.SGD(net.parameters(), rate, momentum=0.9, fused=True), rate
 
 
-def train(
-    net: nn.Module,
-    batches: list,
-    rates: list,
-    zero: str = "step",
-    clip: str = "step",
-    divide: str = "loss",
-) -> list:
+def _trained(net, batches, rates, zero="step", clip="step", divide="loss"):
     """The losses of an eager training of a copy of net. zero, clip: once for each "step" or "part",
     or "never".
 
@@ -97,7 +86,7 @@ def accumulating_step(answer: Callable) -> None:
         noise = error * torch.randn(parts, rows, 2, device="cuda")
         batches.append((inputs, net(inputs).detach() + noise))
     start = copy.deepcopy(net)
-    expected = train(net, batches, rates)
+    expected = _trained(net, batches, rates)
     optimizer, rate = momentum(net, rates[0])
     given, seen = copy_tensors(batches[0]), []
     net.register_forward_pre_hook(lambda _, passed: seen.append(passed[0].shape[:-1].numel()))
@@ -107,7 +96,7 @@ def accumulating_step(answer: Callable) -> None:
         require_no_momentum(optimizer)
         requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
         used = call_answer(step, requests)
-        used.require(expected, mistakes(start, batches, rates))
+        used.require(expected, _mistakes(start, batches, rates))
         detached(used.kept)
         used.replays(graphs=5, operators=30)
         if max(seen) > rows:
@@ -117,13 +106,11 @@ def accumulating_step(answer: Callable) -> None:
             )
 
 
-def mistakes(
-    net: nn.Module, batches: list, rates: list
-) -> dict[str | tuple[str, str], Callable[[], list]]:
+def _mistakes(net, batches, rates):
     """What is wrong with a training step -> a function that gives the losses that it leads to."""
-    run = partial(train, net, batches)
+    run = partial(_trained, net, batches)
     return {
-        EVERY_TIME_THE_FIRST: lambda: train(net, batches[:1] * 5, rates),
+        EVERY_TIME_THE_FIRST: lambda: _trained(net, batches[:1] * 5, rates),
         FROZEN: lambda: run(rates[:1] * 5),
         RATE_BEFORE: lambda: run(rates[:1] + rates[:-1]),
         LAST: lambda: run(rates, zero="part"),
@@ -196,7 +183,11 @@ def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: 
     now = known_to(net, optimizer)
     for (owner, what), tensors in known.items():
         if list(map(id, now[owner, what])) != list(map(id, tensors)):
-            raise Wrong(fill_placeholders(NEW_TENSORS, owner=owner, what=what))
+            raise Wrong(
+                f"The {owner} has new tensors for its {what}, and the graph goes on with the old "
+                "ones.",
+                "Copy into those that are there.",
+            )
         if not are_close(tensors, right[owner, what]):
             raise Wrong(
                 f"The {owner} does not have the {what} of the checkpoint.",

@@ -3,7 +3,7 @@ is given.
 """
 
 import copy
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -118,16 +118,7 @@ def _refused(call, why):
         raise Wrong(f"{why} ({str(error).splitlines()[0]})") from error
 
 
-def losses_of_rank(
-    net: nn.Module,
-    batches: list,
-    gradients: list,
-    rate: float = 0.1,
-    skipped: Container[int] = (),
-    momentum: float = 0.0,
-    held: str = "both",
-    parts: int = 1,
-) -> list:
+def _losses(net, batches, gradients, rate=0.1, skipped=(), momentum=0.0, held="both", parts=1):
     """Losses of an eager training of a copy of net with SGD. gradients: for each
     step those of another rank, or None where nothing arrives from it. parts: micro-batches, whose
     mean loss is trained on.
@@ -228,7 +219,7 @@ def capture_ddp(answer: Callable, parts: int = 1) -> None:
     one average of gradients and the update are one graph.
     """
     net, batches, others, gradients = drawn = _drawn(5)
-    losses = partial(losses_of_rank, copy.deepcopy(net), parts=parts)
+    losses = partial(_losses, copy.deepcopy(net), parts=parts)
     expected = losses(batches, gradients)
     symptoms: dict[str | tuple[str, str], Callable] = {
         NO_STEP: lambda: losses(batches, gradients, rate=0.0),
@@ -253,8 +244,8 @@ def capture_ddp(answer: Callable, parts: int = 1) -> None:
 def graph_under_ddp(answer: Callable) -> None:
     """The same network; its forward and backward are two graphs, and the rest is eager."""
     net, batches, _, gradients = drawn = _drawn(5)
-    expected = losses_of_rank(net, batches, gradients)
-    losses = partial(losses_of_rank, copy.deepcopy(net))
+    expected = _losses(net, batches, gradients)
+    losses = partial(_losses, copy.deepcopy(net))
     used, built, _ = _used(answer, drawn)
     alone = GRAPHED_DDP if any("forward" in vars(ddp) for ddp in built) else ALONE
     used.require(
@@ -281,7 +272,7 @@ def skip_together(answer: Callable) -> None:
     batches[1] = (batches[1][0], 100 * batches[1][1])
     batches[4] = (batches[4][0], torch.full_like(batches[4][1], float("inf")))
     flag = torch.zeros((), device="cuda")
-    losses = partial(losses_of_rank, copy.deepcopy(net), batches, gradients, momentum=0.9)
+    losses = partial(_losses, copy.deepcopy(net), batches, gradients, momentum=0.9)
     with _exchanged(flag):
         used, *_ = _used(answer, drawn, 50.0, arrive=lambda number: flag.fill_(number == 3))
     if are_close(used.given[:5], losses()[:5]):

@@ -53,9 +53,7 @@ class Scaled(nn.Module):
         return STEPS / self.history.max(), self.history.roll(1)
 
 
-def results(
-    layer: Scaled, batches: list, moves: tuple = ("scale", "history"), early: bool = False
-) -> list:
+def _results(layer, batches, moves=("scale", "history"), early=False):
     """Outputs of layer, which moves that much of its state after each call; before it, if early."""
     found = []
     for batch in batches:
@@ -92,12 +90,12 @@ def graph_scaled(answer: Callable) -> None:
     before = copy_tensors(layer.state_dict())
     with torch.no_grad():
         symptoms = {
-            FROZEN: results(copy.deepcopy(layer), batches, moves=()),
-            FORGETS: results(copy.deepcopy(layer), batches, moves=("scale",)),
-            EARLY: results(copy.deepcopy(layer), batches, early=True),
+            FROZEN: _results(copy.deepcopy(layer), batches, moves=()),
+            FORGETS: _results(copy.deepcopy(layer), batches, moves=("scale",)),
+            EARLY: _results(copy.deepcopy(layer), batches, early=True),
         }
         sample = batches[0].clone()
-        expected = results(twin, batches)
+        expected = _results(twin, batches)
         run = answer(layer, sample)
         if layer.scale is not kept[0] or layer.history is not kept[1]:
             raise Wrong(
