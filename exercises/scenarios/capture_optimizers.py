@@ -26,10 +26,11 @@ from exercises.answers.graph_use import (
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong, fill_placeholders
 from exercises.scenarios.common import draw_int, require_replay, require_replays, unpack
-from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step, train_step
+from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step
 from exercises.scenarios.repair_ten_scripts import counted
 from exercises.scenarios.rules import detached, one_graph, unmodified
 from exercises.scenarios.warm_ups import TRAINED, require_untrained
+from helpers.model import training_step
 
 FIRST_LOSS = (f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
 READS_MUCH = (
@@ -138,7 +139,7 @@ def _plateau(net, batch, epochs, steps, when):
     losses = []
     for _ in range(epochs):
         for _ in range(steps):
-            losses.append(train_step(net, optimizer, *batch))
+            losses.append(training_step(net, optimizer, *batch))
             if when == "step":
                 scheduler.step(losses[-1])
         if when == "epoch":

@@ -11,9 +11,10 @@ from exercises.answers.graph_use import call_answer, require_expected, watch_gra
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import Runs, as_tensors, require_replay, require_replays
-from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, train_step
+from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
 from exercises.scenarios.rules import detached, one_graph, unmodified
 from exercises.scenarios.warm_ups import TRAINED, require_side_stream
+from helpers.model import training_step
 
 ONE_BATCH = (
     "From the fourth call on, the losses are those of a training on one batch.",
@@ -37,7 +38,7 @@ def graph_after_warm_up(answer: Callable) -> None:
     stale = []  # the losses of replays that read the last warm-up's batch, or the capture's
     for held in batches[WARMUP - 1 : WARMUP + 1]:
         stale.append(losses_of(net, momentum, batches[:WARMUP] + [held] * 5))
-    step = Runs(partial(train_step, net, momentum(net.parameters())))
+    step = Runs(partial(training_step, net, momentum(net.parameters())))
     with unmodified("the first batch", batches):
         used = call_answer(answer(step), batches)
         require_replay(used.seen)
@@ -69,7 +70,7 @@ def resume(answer: Callable) -> None:
     """A training goes on from a checkpoint, for eight steps."""
     net, batches = perceptron(nn.Tanh()), draw_batches(12)
     optimizer = momentum(net.parameters())
-    step = partial(train_step, net, optimizer)
+    step = partial(training_step, net, optimizer)
     for batch in batches[:4]:
         step(*batch)
     checkpoint = copy_tensors({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
@@ -80,7 +81,9 @@ def resume(answer: Callable) -> None:
     new = momentum(fresh.parameters())
     first = copy_tensors(batches[4])
     with unmodified("batch", first):
-        train = answer(fresh, new, partial(train_step, fresh, new), first, copy_tensors(checkpoint))
+        train = answer(
+            fresh, new, partial(training_step, fresh, new), first, copy_tensors(checkpoint)
+        )
         if not are_close(fresh.state_dict(), checkpoint["net"]):
             unloaded = are_close(fresh.state_dict(), initial)
             raise Wrong(

@@ -19,7 +19,7 @@ from exercises.answers.launches import count_launches
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import as_tensors, require_replays, unpack
-from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, sgd, train_step
+from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, sgd
 from exercises.scenarios.rules import detached, one_graph, unmodified
 from exercises.scenarios.warm_ups import (
     ANEW,
@@ -31,6 +31,7 @@ from exercises.scenarios.warm_ups import (
     require_untrained,
 )
 from helpers.capture import unchanged
+from helpers.model import training_step
 
 CALLERS = "inputs or targets"
 LARGEST_NORM = 0.1
@@ -85,7 +86,7 @@ def continue_with_graph(answer: Callable) -> None:
     net, batches = perceptron(nn.BatchNorm1d(8), nn.Dropout(0.5)), draw_batches(8)
     optimizer = momentum(net.parameters())
 
-    step = partial(train_step, net, optimizer)
+    step = partial(training_step, net, optimizer)
     for batch in batches[:3]:
         step(*batch)
     with unchanged(net, optimizer):
@@ -104,21 +105,23 @@ def continue_with_graph(answer: Callable) -> None:
 @contextmanager
 def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Raises Wrong if the block leaves a change in the training run."""
-    weights, buffers = (
-        copy_tensors(dict(net.named_parameters())),
-        copy_tensors(dict(net.named_buffers())),
-    )
-    gathered = [state["momentum_buffer"] for state in optimizer.state.values()]
+
+    def momenta():
+        return [state["momentum_buffer"] for state in optimizer.state.values()]
+
+    weights = copy_tensors(list(net.parameters()))
+    buffers = copy_tensors(list(net.buffers()))
+    gathered = momenta()
     values = copy_tensors(gathered)
     yield
-    if not are_close(dict(net.named_parameters()), weights):
+    if not are_close(list(net.parameters()), weights):
         raise Wrong(TRAINED)
-    if not are_close(dict(net.named_buffers()), buffers):
+    if not are_close(list(net.buffers()), buffers):
         raise Wrong(
             "The warm-up moved the running statistics of the batch normalisation: restore the "
             "network's buffers too."
         )
-    now = [state["momentum_buffer"] for state in optimizer.state.values()]
+    now = momenta()
     if [tensor.data_ptr() for tensor in now] != [tensor.data_ptr() for tensor in gathered]:
         raise Wrong(
             "The optimizer has new tensors, and the graph works on the old ones: copy the old "
@@ -140,7 +143,7 @@ def capture_training(answer: Callable) -> None:
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     before = copy_tensors(net.state_dict())
     twin = copy.deepcopy(net)
-    step = partial(train_step, twin, _clipped(momentum)(twin.parameters()))
+    step = partial(training_step, twin, _clipped(momentum)(twin.parameters()))
     with unchanged():
         expected, trained = [step(*batch) for batch in batches], twin.state_dict()
     forgetful = losses_of(net, _clipped(sgd), batches)

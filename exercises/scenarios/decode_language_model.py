@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cpu_graph import on_stand_in
 from cpu_graph.log import launch_log
-from examples.decoder import Config, Decoder, new_kv_cache, sample
+from examples.decoder import Config, Decoder, new_kv_cache, prefill, sample
 from exercises.answers.graph_use import (
     call_answer,
     match_symptoms,
@@ -66,11 +66,8 @@ def prompted(room: int) -> tuple[Decoder, State]:
     room: how many more tokens fit into the cache.
     """
     model = Decoder(SIZES, "cuda").requires_grad_(False)
-    cache = new_kv_cache(SIZES, 1, "cuda", torch.float32)
     prompt = torch.randint(SIZES.vocab_size, (1, SIZES.max_seq_len - room), device="cuda")
-    positions = torch.arange(prompt.shape[1], device="cuda")[None]
-    tokens = sample(model(prompt, positions, cache))
-    return model, (tokens, torch.full_like(tokens, prompt.shape[1]), cache)
+    return model, prefill(model, SIZES, [prompt])
 
 
 def _decoded(model, state, count, feeds=True, moves=True):
@@ -161,13 +158,7 @@ def graph_rows(answer: Callable) -> None:
     lengths = [draw_int(6, 9), draw_int(2, 5), draw_int(10, 13)]
     prompts = [torch.randint(SIZES.vocab_size, (1, length), device="cuda") for length in lengths]
     calls = 4
-    cache = new_kv_cache(SIZES, len(prompts), "cuda", torch.float32)
-    rows = []
-    for row, prompt in enumerate(prompts):
-        positions = torch.arange(prompt.shape[1], device="cuda")[None]
-        rows.append(sample(model(prompt, positions, cache[:, :, row : row + 1])))
-    first = torch.cat(rows)
-    state = (first, torch.tensor(lengths, device="cuda")[:, None], cache)
+    first, _, cache = state = prefill(model, SIZES, prompts)
     expected = _decoded(model, state, calls)
     both = from_one_graph(answer, model, SIZES, copy_tensors(prompts))
     first_tokens, following = unpack(both, "the first tokens", "a function")

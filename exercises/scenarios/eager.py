@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import nn
@@ -10,6 +11,10 @@ from torch.nn.functional import mse_loss
 from exercises.answers.tensors import copy_tensors
 from exercises.scenarios.common import draw_int
 from helpers.capture import unchanged
+from helpers.model import training_step
+
+sgd = partial(torch.optim.SGD, lr=0.1)
+momentum = partial(sgd, momentum=0.9)
 
 
 def perceptron(*between: nn.Module) -> nn.Module:
@@ -28,17 +33,6 @@ def draw_batches(count: int) -> list:
     ]
 
 
-def train_step(
-    net: nn.Module, optimizer: torch.optim.Optimizer, inputs: torch.Tensor, targets: torch.Tensor
-) -> torch.Tensor:
-    """An eager step of training; returns its loss."""
-    optimizer.zero_grad()
-    loss = mse_loss(net(inputs), targets)
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
-
-
 def losses_of(net: nn.Module, make: Callable, batches: Iterable, rates: list | None = None) -> list:
     """The losses of an eager training of a copy of net, which leaves the random state as it is."""
     net = copy.deepcopy(net)
@@ -47,18 +41,8 @@ def losses_of(net: nn.Module, make: Callable, batches: Iterable, rates: list | N
         for number, (inputs, targets) in enumerate(batches):
             for group in optimizer.param_groups:
                 group["lr"] = rates[number] if rates else group["lr"]
-            losses.append(train_step(net, optimizer, inputs, targets))
+            losses.append(training_step(net, optimizer, inputs, targets))
     return losses
-
-
-def sgd(parameters: Iterable) -> torch.optim.Optimizer:
-    """SGD without a memory."""
-    return torch.optim.SGD(parameters, lr=0.1)
-
-
-def momentum(parameters: Iterable) -> torch.optim.Optimizer:
-    """SGD with a memory."""
-    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
 
 def gradients(net: nn.Module) -> list:
@@ -73,16 +57,16 @@ def accumulated_gradients(net: nn.Module, batches: list) -> list:
     return copy_tensors(gradients(net))
 
 
-def sgd_step(net: nn.Module) -> Callable:
-    """A step of plain SGD on net, which leaves no .grad."""
+def descend(net: nn.Module, loss: torch.Tensor, rate: float) -> torch.Tensor:
+    """Take a step of plain SGD on net, which leaves no .grad; returns the loss."""
     parameters = list(net.parameters())
+    gradients = torch.autograd.grad(loss, parameters)
+    with torch.no_grad():
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.sub_(gradient, alpha=rate)
+    return loss.detach()
 
-    def step(inputs, targets):
-        loss = mse_loss(net(inputs), targets)
-        gradients = torch.autograd.grad(loss, parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter -= 0.1 * gradient
-        return loss.detach()
 
-    return step
+def sgd_step(net: nn.Module) -> Callable:
+    """A function of inputs and targets that trains net so."""
+    return lambda inputs, targets: descend(net, mse_loss(net(inputs), targets), 0.1)

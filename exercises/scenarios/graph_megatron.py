@@ -9,7 +9,7 @@ from torch import nn
 
 from exercises.answers.graph_use import AnswerCalls, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, are_equal, copy_tensors
-from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, fill_placeholders
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import as_functions, draw_int
 from exercises.scenarios.eager import gradients, perceptron
 from exercises.scenarios.rules import detached, unmodified
@@ -22,14 +22,6 @@ STALE_WEIGHTS = (
     "training updates, not copies of them."
 )
 FIRST_MODEL = ("The second model gets the first one's graph.", "Each needs a graph of its own.")
-ROWS = (
-    "A batch with a different number of rows raises: {}",
-    "Give each number of rows its own graph, with its own static input.",
-)
-TOO_OFTEN = (
-    "It captures {} graphs for two models with two numbers of rows each.",
-    "Capture each number of rows once for each model.",
-)
 
 
 class Mask(nn.Module):
@@ -41,21 +33,18 @@ class Mask(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x itself in eval mode."""
-        drawn = (
-            torch.rand(x.shape, device=x.device, generator=self.generator)
-            if self.training
-            else 0 * x
-        )
-        return x * (drawn < 0.75) / (0.75 if self.training else 1)
+        if not self.training:
+            return x
+        drawn = torch.rand(x.shape, device=x.device, generator=self.generator)
+        return x * (drawn < 0.75) / 0.75
 
 
-def masked() -> tuple[nn.Module, torch.Generator]:
-    """A network with such a dropout and gradients of zero, and its generator."""
-    generator = torch.Generator("cuda").manual_seed(draw_int(1, 1000))
-    net = perceptron(Mask(generator))
+def zeroed(*between: nn.Module) -> nn.Module:
+    """A network with gradients of zero."""
+    net = perceptron(*between)
     for parameter in net.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    return net, generator
+    return net
 
 
 def loss_of(net: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
@@ -87,19 +76,19 @@ def warmed_up(calls: Iterable[Callable], batches: list) -> None:
             try:
                 call(batch)
             except RuntimeError as error:
-                raise Wrong(fill_placeholders(ROWS, str(error).splitlines()[0])) from error
+                raise Wrong(
+                    f"A batch with a different number of rows raises: {str(error).splitlines()[0]}",
+                    "Give each number of rows its own graph, with its own static input.",
+                ) from error
 
 
 def in_graphs(answer: Callable) -> None:
     """Two networks, each with an iteration that zeroes its own gradients, used in turns; then the
     same with batches of two numbers of rows.
     """
-    nets, rows = [perceptron(), perceptron()], draw_int()
+    nets, rows = [zeroed(), zeroed()], draw_int()
     batches = list(torch.randn(8, rows, 4, device="cuda"))
     longer = list(torch.randn(8, rows + 2, 4, device="cuda"))
-    for net in nets:
-        for parameter in net.parameters():
-            parameter.grad = torch.zeros_like(parameter)
     iterates = [iteration(net) for net in nets]
     requests = [(number % 2, inputs) for number, inputs in enumerate(batches[4:])]
     expected = [iterates[number](inputs).clone() for number, inputs in requests]
@@ -121,7 +110,11 @@ def in_graphs(answer: Callable) -> None:
         mixed = [pair for both in zip(batches[4:], longer[4:], strict=True) for pair in both]
         _of_two_sizes(calls, iterates, longer, mixed)
     if len(built.captured) > 4:
-        raise Wrong(fill_placeholders(TOO_OFTEN, len(built.captured)))
+        raise Wrong(
+            f"It captures {len(built.captured)} graphs for two models with two numbers of rows "
+            "each.",
+            "Capture each number of rows once for each model.",
+        )
 
 
 def _of_two_sizes(calls, iterates, longer, mixed):
@@ -160,7 +153,6 @@ def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) 
     """How the two were used: a pair of losses for each input, with a step of plain SGD between the
     two.
     """
-
     around = []
 
     def turn(batch):
@@ -214,7 +206,8 @@ def forwards(net: nn.Module, capture: Callable) -> tuple:
 
 def train_and_validate(answer: Callable) -> None:
     """The same network, trained and validated in turns."""
-    net, generator = masked()
+    generator = torch.Generator("cuda").manual_seed(draw_int(1, 1000))
+    net = zeroed(Mask(generator))
     inputs, start = list(torch.randn(4, draw_int(), 4, device="cuda")), generator.get_state()
 
     def eagerly(train, validate):

@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -29,58 +28,32 @@ WARMUP, ACTIVE = 2, 5  # calls of the step
 SLOW = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
 
-@dataclass
-class Recording:
-    """What one trace would hold: how many calls came before it, and how many it holds."""
-
-    before: int
-    calls: int = 0
-
-
-@dataclass
-class Profiled:
-    """What profilers were told: their options, the marks between steps, and the traces saved."""
-
-    options: list[dict[str, Any]] = field(default_factory=list)
-    calls: int = 0
-    marks: int = 0
-    recordings: list[Recording] = field(default_factory=list)
-    active: bool = False
-    saved: Recording | None = None
-
-    def call(self) -> None:
-        """A call of the step."""
-        self.calls += 1
-        if self.active:
-            self.recordings[-1].calls += 1
-
-
 def profile_steps(answer: Callable) -> None:
     """A small network, two calls of warm-up and five that are recorded."""
     net, batches = perceptron(), draw_batches(1)
     inputs, _ = batches[0]
-    with tempfile.TemporaryDirectory() as folder, watched() as seen:
+    with tempfile.TemporaryDirectory() as folder, watched() as (options, events):
 
         def step():
-            seen.call()
+            events.append("call")
             net(inputs).sum().backward()
 
         path = Path(folder) / "trace.json"
         answer(step, str(path))
-        _check_profile(seen)
+        _check_profile(options, events)
         if not path.exists():
             raise Wrong(
                 "No trace is saved at path: call export_chrome_trace(path), in on_trace_ready or "
                 "after the block."
             )
-        _holds(seen)
+        _holds(events)
 
 
-def _check_profile(seen: Profiled) -> None:
+def _check_profile(given: list[dict[str, Any]], events: list[str]) -> None:
     """Raises Wrong if a profiler was told the wrong things, or nothing."""
-    if not seen.options:
+    if not given:
         raise Wrong("It does not use torch.profiler.profile.")
-    for options in seen.options:
+    for options in given:
         activities = options.get("activities")
         for needed in (ProfilerActivity.CPU, ProfilerActivity.CUDA):
             if activities is not None and needed not in activities:
@@ -95,76 +68,73 @@ def _check_profile(seen: Profiled) -> None:
                 "Without a schedule the warm-up is recorded too, and the trace has no steps: pass "
                 "schedule=schedule(...)."
             )
-    if not seen.marks:
+    if "mark" not in events:
         raise Wrong(
             "profiler.step() is never called, so the schedule does not advance and nothing is "
             "recorded: call it after each step."
         )
 
 
-def _holds(seen: Profiled) -> None:
-    """Raises Wrong unless the trace that was saved holds the calls that were asked for."""
-    saved = seen.saved
-    if saved is None:
+def _holds(events: list[str]) -> None:
+    """Raises Wrong unless the trace that was saved last holds the calls that were asked for."""
+    if "save" not in events:
         raise Wrong("The file at path holds no trace: save it with export_chrome_trace.")
-    if saved.calls == 0 and len(seen.recordings) > 1:
+    saved = max(at for at, event in enumerate(events) if event == "save")
+    start = max(at for at, event in enumerate(events[:saved]) if event == "start")
+    before = events[:start].count("call")
+    held = events[start : events.index("stop", start)].count("call")
+    if held == 0 and events.count("start") > 1:
         raise Wrong(
             "What is saved after the block is a second round, which recorded nothing: pass "
             "repeat=1 to schedule, or save the trace in on_trace_ready."
         )
-    if saved.calls != ACTIVE:
+    if held != ACTIVE:
         raise Wrong(
-            f"The trace that is saved holds {saved.calls} calls of step, where {ACTIVE} are asked: "
+            f"The trace that is saved holds {held} calls of step, where {ACTIVE} are asked: "
             "call step and profiler.step() as often as the schedule counts, and save the trace "
             "when its steps are over."
         )
-    if saved.before < WARMUP:
+    if before < WARMUP:
         raise Wrong(
-            f"Calls of step before the recording: {saved.before}, where {WARMUP} are asked. The "
+            f"Calls of step before the recording: {before}, where {WARMUP} are asked. The "
             "schedule needs warmup=2, and profiler.step() comes after step()."
         )
 
 
 @contextmanager
-def watched() -> Iterator[Profiled]:
-    """Count what torch.profiler.profile would record in the block, and record nothing."""
-    seen, cls = Profiled(), torch_profiler.profile
+def watched() -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
+    """The options of each torch.profiler.profile of the block, and what happens to them, in order:
+    "start", "stop", "mark" and "save". Nothing is recorded.
+    """
+    options: list[dict[str, Any]] = []
+    events: list[str] = []
+    cls = torch_profiler.profile
     begin, mark = cls.__init__, cls.step
 
-    def begun(self, **options):
-        seen.options.append(options)
-        begin(self, **options)
+    def begun(self, **given):
+        options.append(given)
+        begin(self, **given)
 
     def marked(self):
-        seen.marks += 1
+        events.append("mark")
         mark(self)
 
-    def prepare(self):
-        pass
-
-    def start(self):
-        seen.recordings.append(Recording(seen.calls))
-        seen.active = True
-
-    def stop(self):
-        seen.active = False
-
-    def save(self, path, *args, **options):
-        if seen.active or not seen.recordings:
+    def save(self, path, *_, **__):
+        if [event for event in events if event in ("start", "stop")][-1:] != ["stop"]:
             raise Wrong("The trace is saved before its steps are over.")
-        seen.saved = seen.recordings[-1]
+        events.append("save")
         Path(path).write_text(json.dumps({"traceEvents": []}))
 
     with patch.multiple(
         cls,
         __init__=begun,
         step=marked,
-        prepare_trace=prepare,
-        start_trace=start,
-        stop_trace=stop,
+        prepare_trace=lambda self: None,
+        start_trace=lambda self: events.append("start"),
+        stop_trace=lambda self: events.append("stop"),
         export_chrome_trace=save,
     ):
-        yield seen
+        yield options, events
 
 
 def mean_and_largest(answer: Callable) -> None:

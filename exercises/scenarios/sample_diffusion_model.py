@@ -136,14 +136,18 @@ def _parted(used, model, noises, calls, expected_from):
             chained.append(start)
         match_symptoms(used.given[1:], [(GOES_ON, chained[1:])])
     requests = [(x, _levels(steps), one) for x, (one, steps) in zip(noises[1:], calls, strict=True)]
-    symptoms = [(ONE_LEVEL, {"seen": lambda *_: 0.0}), (ONE_LEVEL, {"seen": lambda *_: 1.0})]
-    symptoms += [(FROZEN_SIZE, {"size": -1 / steps}) for steps in (1, 2, 4, 6, 10, 20, 50)]
-    _match(used, model, requests, symptoms)
+    _match(
+        used,
+        model,
+        requests,
+        [(FROZEN_SIZE, {"size": -1 / steps}) for steps in (1, 2, 4, 6, 10, 20, 50)],
+    )
 
 
 def _match(used, model, requests, symptoms):
     """Raises Wrong with the first symptom that shows; symptoms: with the arguments of _euler."""
-    for message, change in symptoms:
+    one_level = [(ONE_LEVEL, {"seen": lambda *_, level=level: level}) for level in (0.0, 1.0)]
+    for message, change in (*one_level, *symptoms):
         results = [_euler(model, *request, **change) for request in requests]
         match_symptoms(used.given, [(message, results)])
 
@@ -197,9 +201,8 @@ def graph_pipeline(answer: Callable) -> None:
 def _scheduled(used, model, noises, counts, shift):
     """Raises Wrong with what the results of a pipeline show."""
     requests = [(x, _shifted(count, shift)) for x, count in zip(noises[1:], counts, strict=True)]
-    symptoms = [(ONE_LEVEL, {"seen": lambda *_: 0.0}), (ONE_LEVEL, {"seen": lambda *_: 1.0})]
-    for sigma, next_sigma in pairwise(_shifted(50, shift)[:6]):  # of a step that was captured
-        symptoms.append((FROZEN_STEP, {"size": next_sigma - sigma}))
+    captured = pairwise(_shifted(50, shift)[:6])  # noise levels of a step in a capture
+    symptoms = [(FROZEN_STEP, {"size": next_sigma - sigma}) for sigma, next_sigma in captured]
     symptoms.append((NEXT_LEVEL, {"seen": lambda _, next_sigma: next_sigma}))
     _match(used, model, requests, symptoms)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from examples.decoder import Config, Decoder, new_kv_cache, project
+from examples.decoder import Config, Decoder, new_kv_cache, prefill, project
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_equal, copy_tensors
 from exercises.answers.wrong import (
@@ -65,13 +65,10 @@ def prompted(model: Decoder, rows: int, prompt: Tensor | None = None) -> State:
     """Text, the positions of its last tokens and a cache, after a prompt of 4 to 7 tokens."""
     if prompt is None:
         prompt = torch.randint(SIZES.vocab_size, (rows, draw_int(4, 8)), device="cuda")
-    length = prompt.shape[1]
+    tokens, input_pos, cache = prefill(model, SIZES, prompt.split(1))
     text = torch.zeros(rows, SIZES.max_seq_len, dtype=torch.long, device="cuda")
-    cache = new_kv_cache(SIZES, rows, "cuda", torch.float32)
-    text[:, :length] = prompt
-    positions = torch.arange(length, device="cuda").expand_as(prompt)
-    text[:, length] = model(prompt, positions, cache).argmax(dim=-1)
-    return text, torch.full((rows, 1), length, device="cuda"), cache
+    text[:, : prompt.shape[1] + 1] = torch.cat((prompt, tokens), dim=1)
+    return text, input_pos, cache
 
 
 def greedy(model: Decoder, state: State, count: int) -> Tensor:

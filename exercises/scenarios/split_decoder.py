@@ -29,12 +29,15 @@ OWN_BEST = "Each result is this rank's best token: compare with the other rank's
 OTHER_WAY = "The rank with the smaller value wins."
 
 
+def frozen_layers(*sizes: tuple[int, int]) -> list[nn.Linear]:
+    """Linear layers from so many numbers to so many, which nobody trains."""
+    return [nn.Linear(*size).cuda().requires_grad_(False) for size in sizes]
+
+
 def graph_feed_forward(answer: Callable) -> None:
     """A share of two, then one of four, for four inputs each; the answer plays all ranks."""
     for rank, world_size in ((0, 2), (3, 4)):
-        up, down = nn.Linear(6, 8).cuda(), nn.Linear(8, 6).cuda()
-        for layer in (up, down):
-            layer.requires_grad_(False)
+        up, down = frozen_layers((6, 8), (8, 6))
         xs = list(torch.randn(4, draw_int(), 6, device="cuda"))
         hidden = [linear(x, up.weight, up.bias).relu() for x in xs]
         whole = [linear(one, down.weight) for one in hidden]
@@ -115,9 +118,7 @@ def sending(function: Callable, summand: Tensor, theirs: list[Tensor]) -> Callab
 
 def graph_two_layers(answer: Callable) -> None:
     """Four inputs through two layers, whose other halves another rank adds."""
-    first, second = nn.Linear(6, 6).cuda(), nn.Linear(6, 6).cuda()
-    for layer in (first, second):
-        layer.requires_grad_(False)
+    first, second = frozen_layers((6, 6), (6, 6))
     xs = list(torch.randn(4, draw_int(), 6, device="cuda"))
     buffer = torch.zeros_like(xs[0])
     others = torch.randn(2, *buffer.shape, device="cuda")

@@ -12,6 +12,7 @@ from exercises.answers.graph_use import call_answer, match_symptoms
 from exercises.answers.tensors import are_close, are_equal, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import draw_int, require_replay
+from exercises.scenarios.eager import descend
 from exercises.scenarios.rules import from_one_graph, unmodified
 from exercises.scenarios.warm_ups import require_no_draws, require_untrained
 
@@ -144,23 +145,15 @@ class Learner:
         critic, target = self.net["critic"], self.net["target"]
         wanted = obs.sum(1, keepdim=True) + 0.5 * target(obs).detach()
         loss = (critic(obs) - wanted).square().mean()
-        self._descend(critic, loss)
-        return loss.detach()
+        return descend(critic, loss, 0.05)
 
     def actor_step(self, obs: Tensor) -> None:
         """Train the actor, and move the target towards the critic."""
         actor, critic, target = (self.net[name] for name in ("actor", "critic", "target"))
-        self._descend(actor, (actor(obs) - critic(obs).detach()).square().mean())
+        descend(actor, (actor(obs) - critic(obs).detach()).square().mean(), 0.05)
         with torch.no_grad():
             for slow, fast in zip(target.parameters(), critic.parameters(), strict=True):
                 slow.lerp_(fast, 0.3)
-
-    def _descend(self, module, loss):
-        parameters = list(module.parameters())
-        gradients = torch.autograd.grad(loss, parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.sub_(gradient, alpha=0.05)
 
 
 def graph_delayed_update(answer: Callable) -> None:
