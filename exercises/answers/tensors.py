@@ -50,10 +50,8 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Also where both hold NaN."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    one, other = one.cpu(), other.cpu()
-    return bool(((one == other) | ((one != one) & (other != other))).all())
+    alike = one.shape == other.shape and one.dtype == other.dtype
+    return alike and torch.allclose(one.cpu(), other.cpu(), rtol=0, atol=0, equal_nan=True)
 
 
 def _is_apart(yours: torch.Tensor, right: torch.Tensor, margin: float) -> torch.Tensor:

@@ -32,12 +32,6 @@ class Wrong(Exception):
         super().__init__(f"{self.symptom} {self.repair}".rstrip())
 
 
-def fill_placeholders(said: tuple[str, str], *values: Any, **named: Any) -> tuple[str, str]:
-    """A symptom and its repair with values in their places."""
-    symptom, repair = said
-    return symptom.format(*values, **named), repair.format(*values, **named)
-
-
 def returned_function(answer: Any) -> Callable:
     """The function that an answer returned. Raises Wrong if it is none."""
     if not callable(answer):

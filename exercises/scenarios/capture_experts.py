@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from exercises.answers.graph_use import call_answer
-from exercises.answers.wrong import Wrong, fill_placeholders, returned_function
+from exercises.answers.wrong import Wrong, returned_function
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.rules import unmodified
 
@@ -32,10 +32,6 @@ FROZEN_ORDER = (
 FROZEN_CAPACITY = (
     "Tokens are dropped.",
     "The capacity is the sample's largest group, and later groups are larger.",
-)
-FEW_ROWS = (
-    "Tokens are dropped.",
-    "{found} rows are not enough: at worst, all tokens choose one expert.",
 )
 OTHER_CAPACITIES = (
     "layer is called with the capacities {found}, where {right} are right: the smallest that would "
@@ -177,7 +173,8 @@ def _in_their_groups(used, up, xs, routings):
         FROZEN_CAPACITY: with_rows(largest),
     }
     for capacity in range(largest + 1, len(xs[0])):
-        faults[fill_placeholders(FEW_ROWS, found=capacity)] = with_rows(capacity)
+        repair = f"{capacity} rows are not enough: at worst, all tokens choose one expert."
+        faults["Tokens are dropped.", repair] = with_rows(capacity)
     used.require(expected, faults)
 
 

@@ -24,7 +24,7 @@ from exercises.answers.graph_use import (
     watch_graphs,
 )
 from exercises.answers.tensors import are_close, copy_tensors
-from exercises.answers.wrong import Wrong, fill_placeholders
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import draw_int, require_replay, require_replays, unpack
 from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step
 from exercises.scenarios.repair_ten_scripts import counted
@@ -32,11 +32,6 @@ from exercises.scenarios.rules import detached, one_graph, unmodified
 from exercises.scenarios.warm_ups import TRAINED, require_untrained
 from helpers.model import training_step
 
-FIRST_LOSS = (f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
-READS_MUCH = (
-    "The losses are right, but the CPU reads {reads} values in {epochs} epochs of {steps} steps.",
-    "Give the scheduler one mean per epoch, computed on the GPU.",
-)
 EVERY_STEP = (
     "The scheduler reads the loss of every step, and decides from it.",
     "Call it once per epoch, with the mean loss.",
@@ -45,7 +40,6 @@ NO_SCHEDULE = (
     "The learning rate never falls in the replays.",
     "Keep it in a tensor from the start.",
 )
-NOT_SKIPPED = ("A gradient overflowed, and the weights changed.", "Let the scaler take the step.")
 SCALED = (
     "The losses are those of gradients that are clipped while they are scaled.",
     "Call scaler.unscale_ before.",
@@ -79,14 +73,18 @@ def train_on_plateau(answer: Callable) -> None:
     one_graph(seen)
     losses = _flat(losses, epochs * steps)
     if not are_close(losses[0], expected[0]):
-        raise Wrong(FIRST_LOSS)
+        raise Wrong(f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
     reads = counts["reads"]
     _decided_by_means(metrics, losses, steps)
     eagerly = partial(_plateau, net, batch, epochs, steps)
     symptoms = [(EVERY_STEP, partial(eagerly, "step")), (NO_SCHEDULE, partial(eagerly, "never"))]
     require_expected(losses, expected, symptoms)
     if reads > 2 * epochs:
-        raise Wrong(fill_placeholders(READS_MUCH, reads=reads, epochs=epochs, steps=steps))
+        raise Wrong(
+            f"The losses are right, but the CPU reads {reads} values in {epochs} epochs of {steps} "
+            "steps.",
+            "Give the scheduler one mean per epoch, computed on the GPU.",
+        )
 
 
 def _flat(losses, count):
@@ -189,7 +187,9 @@ def _scaled_as_eager(found, expected, early, moved):
     early: the scales if the scaler has counted a warm-up.
     """
     if moved:
-        raise Wrong(NOT_SKIPPED)
+        raise Wrong(
+            "A gradient overflowed, and the weights changed.", "Let the scaler take the step."
+        )
     if found == expected:
         return
     if found[0] > expected[0] or found == early:

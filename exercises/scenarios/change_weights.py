@@ -19,7 +19,7 @@ from exercises.answers.graph_use import (
     watch_graphs,
 )
 from exercises.answers.tensors import are_close
-from exercises.answers.wrong import Wrong, fill_placeholders
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import as_functions, draw_int, require_replay
 from exercises.scenarios.rules import one_graph, reuse_freed, unmodified
 
@@ -34,10 +34,6 @@ NEVER_MERGED = (
 STILL_MERGED = (
     "After unmerge the adapter is still in the weight that the graph reads.",
     "Copy the weight that was never merged into it.",
-)
-ROUNDED = (
-    "After unmerge {} of {} outputs are not bitwise those before the merge.",
-    "(w + d) - d rounds: keep a copy of the weight that is never merged.",
 )
 ADDED = (
     "A second merge adds its adapter to the first one.",
@@ -132,7 +128,12 @@ def _merges(returned, base, batches, adapters):
         after = check(outputs(), (STILL_MERGED, outputs(merged[-1])), (ADDED, outputs(merged[0])))
         differing = sum(int((a != b).sum()) for a, b in zip(after, before, strict=True))
         if differing:
-            raise Wrong(fill_placeholders(ROUNDED, differing, sum(one.numel() for one in before)))
+            every = sum(one.numel() for one in before)
+            raise Wrong(
+                f"After unmerge {differing} of {every} outputs are not bitwise those before the "
+                "merge.",
+                "(w + d) - d rounds: keep a copy of the weight that is never merged.",
+            )
     require_kept(before, outputs())
 
 

@@ -17,25 +17,13 @@ from cpu_graph.log import is_replay, launch_log, ordered
 from cpu_graph.nodes import Node
 from exercises.answers.graph_use import GraphUse, watch_graphs
 from exercises.answers.tensors import are_equal, copy_tensors
-from exercises.answers.wrong import Wrong, fill_placeholders
-
-OVERWRITES = (
-    "It changes a tensor of the caller: {}.",
-    "Every replay writes new values into its static inputs, so capture on clones.",
-)
-HISTORY = (
-    "A result requires a gradient, so it keeps the autograd graph of its step alive.",
-    "Return it detached.",
-)
-IN_TURN = (
-    "The second replay cannot begin before the first one has ended.",
-    "Leave out the wait between them.",
-)
+from exercises.answers.wrong import Wrong
 
 
 def one_graph(seen: GraphUse) -> None:
     """One graph: raises Wrong if more than one was captured."""
-    seen.captures_at_most_one()
+    if len(seen.captured) > 1:
+        raise Wrong(f"It captures {len(seen.captured)} graphs.", "One is enough.")
 
 
 def from_one_graph(answer: Callable, *arguments: Any) -> Any:
@@ -55,7 +43,10 @@ def unmodified(what: str, *values: Any) -> Iterator[None]:
     before = copy_tensors(values)
     yield
     if not are_equal(values, before):
-        raise Wrong(fill_placeholders(OVERWRITES, what))
+        raise Wrong(
+            f"It changes a tensor of the caller: {what}.",
+            "Every replay writes new values into its static inputs, so capture on clones.",
+        )
 
 
 def detached(results: Any) -> None:
@@ -63,7 +54,10 @@ def detached(results: Any) -> None:
     gradient.
     """
     if any(torch.is_tensor(leaf) and leaf.requires_grad for leaf in tree_leaves(results)):
-        raise Wrong(HISTORY)
+        raise Wrong(
+            "A result requires a gradient, so it keeps the autograd graph of its step alive.",
+            "Return it detached.",
+        )
 
 
 def concurrent_branches(nodes: Iterable[Node], said: str | tuple[str, str]) -> None:
@@ -85,7 +79,10 @@ def concurrent_graphs() -> None:
             replays.setdefault(node.stream[0], []).append(node)
     earlier, later = ([[], []] + [replays[number] for number in sorted(replays)])[-2:]
     if on_stand_in() and all(one.before(other.clock) for one in earlier for other in later):
-        raise Wrong(IN_TURN)
+        raise Wrong(
+            "The second replay cannot begin before the first one has ended.",
+            "Leave out the wait between them.",
+        )
 
 
 def reuse_freed(shapes: Iterable[torch.Size]) -> list[torch.Tensor]:

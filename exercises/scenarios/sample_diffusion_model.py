@@ -9,14 +9,10 @@ from torch import Tensor
 
 from exercises.answers.graph_use import AnswerCalls, call_answer, match_symptoms
 from exercises.answers.tensors import are_close, are_equal
-from exercises.answers.wrong import Wrong, fill_placeholders
+from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.rules import from_one_graph, unmodified
 
-FROZEN = (
-    "The {} that the model sees in a replay is always that of the capture.",
-    "It was a number on the CPU, and so it is frozen: keep it in a CUDA tensor, and write there.",
-)
 FROZEN_SIZE = (
     "The noise levels are right, and the size of the steps is not.",
     "How far a step goes depends on the call: it must not be a number of the capture.",
@@ -34,10 +30,6 @@ SAME_NOISE = (
     "Copy the caller's noise into the tensor that the graph changes.",
 )
 GOES_ON = ("Every call goes on with the pictures of the call before.", SAME_NOISE[1])
-OTHER_TABLE = (
-    "The scheduler has a table of {} noise levels in a call of {} steps.",
-    "Call set_timesteps in each call.",
-)
 ONE_LEVEL = (
     "The model sees the same noise level in every step.",
     "Write the level of each step into the very tensor that the graph reads.",
@@ -67,7 +59,11 @@ class Denoiser:
     def check(self, guided: bool = True) -> None:
         """Raises Wrong if what the model was captured with is frozen; guided: guidance, too."""
         if self.frozen == "noise level" or (self.frozen and guided):
-            raise Wrong(fill_placeholders(FROZEN, self.frozen))
+            raise Wrong(
+                f"The {self.frozen} that the model sees in a replay is always that of the capture.",
+                "It was a number on the CPU, and so it is frozen: keep it in a CUDA tensor, and "
+                "write there.",
+            )
 
 
 def _on_the_gpu(value):
@@ -192,7 +188,11 @@ def graph_pipeline(answer: Callable) -> None:
     if used.counts["graphs"] and not are_close(used.given, expected):
         model.check(guided=False)
         if len(scheduler.sigmas) != counts[-1] + 1:
-            raise Wrong(fill_placeholders(OTHER_TABLE, len(scheduler.sigmas), counts[-1]))
+            raise Wrong(
+                f"The scheduler has a table of {len(scheduler.sigmas)} noise levels in a call of "
+                f"{counts[-1]} steps.",
+                "Call set_timesteps in each call.",
+            )
         _scheduled(used, model, noises, counts, shift)
     _per_step(used, sum(counts))
     used.require(expected)

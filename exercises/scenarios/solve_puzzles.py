@@ -30,10 +30,10 @@ from exercises.answers.wrong import (
     EVERY_TIME_THE_FIRST,
     EVERY_TIME_THE_LAST,
     Wrong,
-    fill_placeholders,
     returned_function,
 )
 from exercises.scenarios.common import require_replay, require_replays
+from exercises.scenarios.rules import one_graph
 
 CHANGED = (
     "It changes a tensor of the caller.",
@@ -44,10 +44,7 @@ NOT_MOVED = (
     "The caller's state has not moved as often as the graph was replayed.",
     "The graph must write to the tensor that it was given: `state = ...` names another one.",
 )
-WAITS = (
-    "The CPU waits for the GPU {} times: item, tolist, cpu, float and torch.tensor each wait.",
-    "Clone each loss after its replay; at the end, torch.stack(losses).tolist() waits once.",
-)
+READ_ONCE = "Clone each loss after its replay; at the end, torch.stack(losses).tolist() waits once."
 EARLY = (
     "The CPU reads a copy that may not have arrived: non_blocking=True does not wait.",
     "Keep the losses on the GPU, and read them by torch.stack(losses).tolist().",
@@ -60,10 +57,6 @@ FROZEN = (
 EACH = ("Each number chooses for itself.", "The condition is one number: that of the sum.")
 SWAPPED = "It takes the other branch each time."
 NORMAL = {"normal_", "normal", "normal_functional", "randn", "randn_like"}
-OTHER_NOISE = (
-    "It does not return x plus new normal noise.",
-    "With the same seed, x + torch.randn_like(x) is {} in the first call, and yours is {}.",
-)
 CAPTURES = "Capture score and decode in a graph of its own each, and replay both in each call."
 ORDER = ("A call does not replay the graph of score, then that of decode.", CAPTURES)
 LAST_ALONE = (
@@ -75,10 +68,6 @@ ZERO = ("The gradient is 0.", "Make it before the capture: the graph knows the t
 NOT_FED = ("Every token follows the first one.", "Copy next_token into token, inside.")
 STAYS = ("All tokens are written to the same position.", "Move position in place, inside.")
 IGNORED = ("The first answer begins with token 0.", "Write the first token into token, in place.")
-BY_HAND = (
-    "Between two replays, {} writes to memory that the graph reads.",
-    "Let the graph prepare its own next replay, inside of the capture.",
-)
 VECTORS = (
     [5.0, -2.0, -2.5],
     [-5.0, 2.0, 2.5],
@@ -165,17 +154,19 @@ def unchanged(tensor: torch.Tensor, before: torch.Tensor, name: str = "x") -> No
         raise Wrong(f"It changes {name}, a tensor of the caller.", "Compute into a new tensor.")
 
 
-def judge(used: AnswerCalls, expected: list, symptoms: Iterable = ()) -> None:
-    """Raises Wrong unless the results are the expected ones."""
+def judge(given: list, expected: list, symptoms: Iterable = ()) -> None:
+    """Raises Wrong unless the results that are given are the expected ones."""
     require_no_freed_reads()
     expected = read(expected)
-    pairs = zip(used.kept, expected, strict=True)
+    pairs = zip(given, expected, strict=True)
     wrong = [(yours, right) for yours, right in pairs if not are_close(yours, right)]
     if not wrong:
         return
     shown = [_first_numbers(one) for one in wrong[0]]
     try:
-        _tell(used, expected, symptoms)
+        match_symptoms(given, read(list(symptoms)))
+        require_distinct_results(given)
+        require_expected(given, expected)
     except Wrong as told:
         raise Seen(
             (told.symptom, told.repair),
@@ -188,18 +179,12 @@ def _first_numbers(result: Any) -> str:
     return shown_numbers(torch.cat([one.flatten() for one in tree_leaves(result)]))
 
 
-def _tell(used: AnswerCalls, expected: list, symptoms: Iterable) -> None:
-    match_symptoms(used.kept, read(list(symptoms)))
-    require_distinct_results(used.kept)
-    require_expected(used.kept, expected)
-
-
 def ten_times(answer: Callable) -> None:
     """Three numbers."""
     x = numbers()
     before = read(x)
     used = served(answer, [(x,)])
-    judge(used, [10 * before])
+    judge(used.kept, [10 * before])
     require_replay(used.seen)
     unchanged(x, before)
 
@@ -211,7 +196,9 @@ def make_ten_times(answer: Callable) -> None:
     used = served(answer(static_x), [(request,) for request in requests], keeps=False)
     if not are_close(unheard(requests), before):
         raise Wrong(CHANGED)
-    judge(used, [10 * request for request in before], [(EVERY_TIME_THE_FIRST, [10 * sample] * 3)])
+    judge(
+        used.kept, [10 * request for request in before], [(EVERY_TIME_THE_FIRST, [10 * sample] * 3)]
+    )
     used.replays(graphs=3, operators=9)
 
 
@@ -230,7 +217,7 @@ def keep_results(answer: Callable) -> None:
     if seen.captured:
         raise Wrong("It captures a graph of its own: replay the one that it was given.")
     require_replay(seen)
-    judge(AnswerCalls([], read(list(given)), Counter(), seen), expected)
+    judge(read(list(given)), expected)
     require_replays(seen, 3, "requests")
 
 
@@ -268,7 +255,7 @@ def make_shifted(answer: Callable) -> None:
     run = answer(x, offset.tolist())
     later = [torch.full((3,), 70.0, device="cuda") for _ in range(3)]
     used = served(run, [()] * 2)
-    judge(used, expected)
+    judge(used.kept, expected)
     used.replays(graphs=2, operators=6)
     unchanged(x, before)
     del later
@@ -288,11 +275,13 @@ def losses_of(answer: Callable) -> None:
     require_replays(seen, 3)
     if device and any(finding.kind == "race" for finding in device.findings):
         raise Seen(EARLY, "reads before the copy has ended", lambda step: step.fetches)
-    judge(AnswerCalls([], [torch.tensor(one) for one in losses], Counter(), seen), expected)
+    judge([torch.tensor(one) for one in losses], expected)
     if heard.waits > 1:
-        raise Seen(
-            fill_placeholders(WAITS, heard.waits), "the CPU waits here", lambda step: step.waits
+        symptom = (
+            f"The CPU waits for the GPU {heard.waits} times: item, tolist, cpu, float and "
+            "torch.tensor each wait."
         )
+        raise Seen((symptom, READ_ONCE), "the CPU waits here", lambda step: step.waits)
 
 
 def make_positive(answer: Callable) -> None:
@@ -306,7 +295,7 @@ def make_positive(answer: Callable) -> None:
     other = [-one if one.sum() > 0 else one for one in known]
     expected = [-one for one in other]
     symptoms = [(FROZEN, known), (EACH, [one.abs() for one in known]), (SWAPPED, other)]
-    judge(used, expected, symptoms)
+    judge(used.kept, expected, symptoms)
     used.replays(graphs=5, operators=15)
 
 
@@ -319,7 +308,7 @@ def on_two_streams(answer: Callable) -> None:
     require_replay(seen)
     if on_stand_in():
         _two_branches(seen)
-    judge(AnswerCalls([], [read(y)], Counter(), seen), [known.sin() + known.cos()])
+    judge([read(y)], [known.sin() + known.cos()])
     unchanged(x, known)
 
 
@@ -360,8 +349,12 @@ def make_noisy(answer: Callable) -> None:
     eager = [known + read(torch.randn_like(like)) for _ in range(3 * draws)]
     if any(are_close(used.kept, eager[first::draws]) for first in range(draws)):
         return
-    said = [shown_numbers(one) for one in (eager[0], used.kept[0])]
-    raise Wrong(fill_placeholders(OTHER_NOISE, *said))
+    right, yours = (shown_numbers(one) for one in (eager[0], used.kept[0]))
+    raise Wrong(
+        "It does not return x plus new normal noise.",
+        f"With the same seed, x + torch.randn_like(x) is {right} in the first call, and yours is "
+        f"{yours}.",
+    )
 
 
 def _normal_draws(built: GraphUse) -> int:
@@ -434,7 +427,7 @@ def score_and_decode(answer: Callable) -> None:
             "The scorer was captured later and got memory that the decoder uses: capture in the "
             "order of the replays.",
         )
-    judge(AnswerCalls([], given, Counter(), GraphUse()), expected)
+    judge(given, expected)
     _in_one_pool(built, replayed, [captured_in.get(one.__name__) for one in (score, decode)])
 
 
@@ -456,7 +449,7 @@ def sum_of_gradients(answer: Callable) -> None:
         gradient = tensor_of(answer(weight, x, batches))
     require_replays(seen, 3)
     symptoms = [(LAST_ALONE, [each[-1]]), (ZERO, [0 * each[-1]])]
-    judge(AnswerCalls([], [read(gradient)], Counter(), seen), [sum(each)], symptoms)
+    judge([read(gradient)], [sum(each)], symptoms)
 
 
 def make_server(answer: Callable) -> None:
@@ -466,7 +459,7 @@ def make_server(answer: Callable) -> None:
     table = torch.tensor([follows[token] for token in range(9)], device="cuda")
     with watch_graphs() as built:
         respond = returned_function(answer(table, 9))
-    built.captures_at_most_one()
+    one_graph(built)
     del table
     requests = [(order[2], 5), (order[5], 4)]
     with listening(heard := Heard()):
@@ -512,7 +505,11 @@ def _prepares_itself(heard: Heard) -> None:
             replays, inputs = replays + 1, graph.capture.reads
         written = [block for node in nodes for (block, *_), writes in node.spans.items() if writes]
         if graph is None and replays not in (0, 5, 9) and any(block in inputs for block in written):
-            raise Wrong(fill_placeholders(BY_HAND, operator_of(nodes[0])))
+            raise Wrong(
+                f"Between two replays, {operator_of(nodes[0])} writes to memory that the graph "
+                "reads.",
+                "Let the graph prepare its own next replay, inside of the capture.",
+            )
 
 
 def _tokens(follows: dict, first: int, count: int) -> torch.Tensor:

@@ -11,33 +11,21 @@ from torch import Tensor
 from examples.decoder import Config, Decoder, new_kv_cache, prefill, project
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_equal, copy_tensors
-from exercises.answers.wrong import (
-    EVERY_TIME_THE_FIRST,
-    Wrong,
-    fill_placeholders,
-    returned_function,
-)
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, returned_function
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.rules import from_one_graph
 
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=32, max_seq_len=48
 )
-NOT_GREEDY = (
-    "The text of row {} is not greedy decoding's, with a drafter that is not always right.",
-    "Count the agreements up to the first disagreement.",
-)
-AFTER_A_REJECTED_ONE = ("A draft counts although one before it was rejected.", NOT_GREEDY[1])
+UP_TO_THE_FIRST = "Count the agreements up to the first disagreement."
+AFTER_A_REJECTED_ONE = ("A draft counts although one before it was rejected.", UP_TO_THE_FIRST)
 DRAFTS_WRITTEN = "A rejected draft stays in text: write the model's choices, not the drafts."
 NOT_THE_MODELS = (
     "input_pos moves by the accepted drafts alone: the model's own token after them counts too."
 )
 WARMED = ("The warm-up has written tokens.", "Put text and input_pos back, in place.")
 NOT_MOVED = ("input_pos does not move.", "Advance it in place, inside of the capture.")
-NOT_READ = (
-    "With a drafter that is the model, {} of {} drafts are accepted.",
-    "The drafter has not read all tokens that were accepted.",
-)
 BEYOND = "A step started beyond the limit: hold input_pos back after every step, in the graph."
 FIRST_OCCURRENCE = "The drafts follow the first occurrence: the latest earlier one is asked."
 FOUND_ITSELF = (
@@ -199,9 +187,17 @@ def graph_speculate(answer: Callable) -> None:
         for row in range(2):
             last = int(positions[-1][row])
             if not is_greedy(model, own[0][row, : last + 1], length):
-                raise Wrong(fill_placeholders(NOT_GREEDY, row))
+                raise Wrong(
+                    f"The text of row {row} is not greedy decoding's, with a drafter that is not "
+                    "always right.",
+                    UP_TO_THE_FIRST,
+                )
             if drafter is model and last < length + calls * (k + 1):
-                raise Wrong(fill_placeholders(NOT_READ, last - length - calls, calls * k))
+                raise Wrong(
+                    f"With a drafter that is the model, {last - length - calls} of {calls * k} "
+                    "drafts are accepted.",
+                    "The drafter has not read all tokens that were accepted.",
+                )
 
 
 def graph_steps(answer: Callable) -> None:
