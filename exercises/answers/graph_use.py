@@ -17,7 +17,6 @@ from cpu_graph import on_stand_in
 from exercises.answers.comparison import short_repr
 from exercises.answers.launches import count_launches, wrap_replays
 from exercises.answers.tensors import (
-    ON_THE_STAND_IN,
     are_close,
     copy_tensors,
     describe_first_difference,
@@ -116,54 +115,46 @@ class AnswerCalls:
             return found, asked, f"in {calls} calls"
         return found // calls, asked // calls, "in a call"
 
-    def require(
-        self, expected: list, symptoms: Mapping | Iterable = (), margin: float = ON_THE_STAND_IN
-    ) -> None:
+    def require(self, expected: list, symptoms: Mapping | Iterable = ()) -> None:
         """Raises Wrong unless the results are the expected ones.
 
         symptoms: see match_symptoms; that no call, or the call before, has copied its input is
-        among them. margin: see close.
+        among them.
         """
         require_no_freed_reads()
-        if are_close(self.kept, expected, margin=margin):
+        if are_close(self.kept, expected):
             return
-        if are_close(self.given, expected, margin=margin):
+        if are_close(self.given, expected):
             addresses = [tensor.untyped_storage().data_ptr() for tensor in tensors_in(self.kept)]
             raise Wrong(SAME_MEMORY if len(set(addresses)) < len(addresses) else WRITTEN_OVER)
         pairs = symptoms.items() if isinstance(symptoms, Mapping) else symptoms
-        require_expected(self.given, expected, pairs, margin)
+        require_expected(self.given, expected, pairs)
 
 
 def require_expected(
-    given: list,
-    expected: list,
-    symptoms: Iterable[tuple[Any, Any]] = (),
-    margin: float = ON_THE_STAND_IN,
-    what: str = "Result",
+    given: list, expected: list, symptoms: Iterable[tuple] = (), what: str = "Result"
 ) -> None:
     """Raises Wrong unless these are the expected results, with the symptom that they show or with
     where they part.
     """
-    if are_close(given, expected, margin=margin):
+    if are_close(given, expected):
         return
-    match_symptoms(given, symptoms, margin)
-    if are_close(given, expected[:1] * len(expected), margin=margin):
+    match_symptoms(given, symptoms)
+    if are_close(given, expected[:1] * len(expected)):
         raise Wrong(EVERY_TIME_THE_FIRST)
-    if len(expected) > 2 and are_close(given[1:], expected[:-1], margin=margin):
+    if len(expected) > 2 and are_close(given[1:], expected[:-1]):
         raise Wrong(ONE_BEHIND)
-    raise Wrong(describe_first_difference(given, expected, margin, what))
+    raise Wrong(describe_first_difference(given, expected, what))
 
 
-def match_symptoms(
-    given: Any, symptoms: Iterable[tuple[Any, Any]], margin: float = ON_THE_STAND_IN
-) -> None:
+def match_symptoms(given: Any, symptoms: Iterable[tuple[Any, Any]]) -> None:
     """Raises Wrong with the first symptom whose results were given.
 
     symptoms: what is wrong, as Wrong takes it, and the results that it leads to, or a function that
     computes them.
     """
     for message, results in symptoms:
-        if are_close(given, results() if callable(results) else results, margin=margin):
+        if are_close(given, results() if callable(results) else results):
             raise Wrong(message)
 
 

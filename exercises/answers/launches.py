@@ -55,9 +55,7 @@ def count_launches() -> Iterator[Counter]:
         counts["graphs"] += 1
         before = counts["operators"]
         replay(graph)
-        counts["operators"] = (
-            before  # a replay writes seed and offset of its generators: they belong to it
-        )
+        counts["operators"] = before  # a replay's own: it writes seed and offset of its generators
 
     with OperatorCounter(counts), wrap_replays(counted):
         yield counts
@@ -98,9 +96,7 @@ class OperatorCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         result = operator(*args, **(kwargs or {}))
-        tensors = [
-            leaf for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, torch.Tensor)
-        ]
-        if any(tensor.is_cuda for tensor in tensors) and not operator.is_view:
+        leaves = tree_leaves((args, kwargs, result))
+        if any(torch.is_tensor(leaf) and leaf.is_cuda for leaf in leaves) and not operator.is_view:
             self.counts["operators"] += not torch.cuda.is_current_stream_capturing()
         return result

@@ -54,7 +54,7 @@ def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     return alike and torch.allclose(one.cpu(), other.cpu(), rtol=0, atol=0, equal_nan=True)
 
 
-def _is_apart(yours: torch.Tensor, right: torch.Tensor, margin: float) -> torch.Tensor:
+def _is_apart(yours, right, margin=ON_THE_STAND_IN):
     """Where two tensors of one shape differ by more than rounding; NaN differs from everything."""
     yours, right = yours.cpu(), right.cpu()
     if not right.is_floating_point():
@@ -66,32 +66,26 @@ def _is_apart(yours: torch.Tensor, right: torch.Tensor, margin: float) -> torch.
     return ~((yours == right) | ((yours - right).abs() <= margin * scale))
 
 
-def describe_first_difference(
-    given: list, expected: list, margin: float = ON_THE_STAND_IN, what: str = "Result"
-) -> str:
+def describe_first_difference(given: list, expected: list, what: str = "Result") -> str:
     """Where two lists of results part, in words: the tensor, its first number that differs, and
     both numbers.
     """
     for number, (yours, right) in enumerate(zip(given, expected, strict=True), 1):
-        if not are_close(yours, right, margin=margin):
-            part = _describe_tensor_difference(tensors_in(yours), tensors_in(right), margin)
+        if not are_close(yours, right):
+            part = _describe_tensor_difference(tensors_in(yours), tensors_in(right))
             return f"{what} {number} differs from the eager one: {part}."
     return "The results differ from the eager ones."
 
 
-def _describe_tensor_difference(
-    yours: list[torch.Tensor], right: list[torch.Tensor], margin: float
-) -> str:
+def _describe_tensor_difference(yours: list[torch.Tensor], right: list[torch.Tensor]) -> str:
     if len(yours) != len(right):
         return f"it holds {len(yours)} tensors instead of {len(right)}"
-    number = [are_close(*pair, margin=margin) for pair in zip(yours, right, strict=True)].index(
-        False
-    )
+    number = [are_close(*pair) for pair in zip(yours, right, strict=True)].index(False)
     which = f"its tensor {number + 1} of {len(right)}" if len(right) > 1 else "it"
     one, other = yours[number], right[number]
     if one.shape != other.shape:
         return f"{which} has the shape {tuple(one.shape)} instead of {tuple(other.shape)}"
-    at = _is_apart(one, other, margin).nonzero()[0].tolist()
+    at = _is_apart(one, other).nonzero()[0].tolist()
     values = one[tuple(at)].item(), other[tuple(at)].item()
     texts = [f"{value:.4g}" for value in values]
     if texts[0] == texts[1]:

@@ -13,7 +13,7 @@ from exercises.answers.graph_use import (
     require_distinct_results,
     require_no_freed_reads,
 )
-from exercises.answers.tensors import ON_THE_STAND_IN, are_close
+from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import NO_WARM_UP, Runs, as_tensors, draw_int, require_replays
 from exercises.scenarios.rules import from_one_graph, one_graph, unmodified
@@ -27,7 +27,7 @@ FROZEN = (
 
 def make_predictor(answer: Callable) -> None:
     """A network of one layer, and five inputs; the sample is the first."""
-    net, sample = _predict(answer, lambda net, inputs, sample: net(inputs), {}, margin=0.0)
+    net, sample = _predict(answer, lambda net, inputs, sample: net(inputs), {})
     _keeps_weights(answer, net, sample)
 
 
@@ -40,7 +40,7 @@ def make_scaled_predictor(answer: Callable) -> None:
     )
 
 
-def _predict(answer, result_of, symptoms, margin=ON_THE_STAND_IN):
+def _predict(answer, result_of, symptoms):
     """Build a predictor and use it. Returns the network and the sample.
 
     result_of(net, inputs, sample): what it should return, or, as a value of symptoms, what it
@@ -62,7 +62,7 @@ def _predict(answer, result_of, symptoms, margin=ON_THE_STAND_IN):
         used = call_answer(predict, list(batches))
         used.replays(graphs=5, operators=15)  # in each call a copy in, an empty tensor, a copy out
         require_no_freed_reads()
-    used.require(expected, mistaken, margin)
+    used.require(expected, mistaken)
     if every.cold:
         raise Wrong(NO_WARM_UP)
     if recorded.captured:

@@ -45,7 +45,7 @@ SCALED = (
     "Call scaler.unscale_ before.",
 )
 NOT_CLIPPED = "The gradients are not clipped as in the given step."
-PLATEAU = (0.1, 0, 0.2)  # factor, patience and threshold of the given scheduler
+PLATEAU = {"factor": 0.1, "patience": 0, "threshold": 0.2}  # of the given scheduler
 TOO_EARLY = (
     "The static batch is filled before the next batch has arrived.",
     "Wait for the copy first.",
@@ -103,8 +103,8 @@ def _metrics() -> Iterator[list]:
     metrics, step = [], lr_scheduler.ReduceLROnPlateau.step
 
     def noted(scheduler, given, *arguments):
-        settings = scheduler.factor, scheduler.patience, scheduler.threshold
-        if settings != PLATEAU:
+        settings = tuple(getattr(scheduler, name) for name in PLATEAU)
+        if settings != tuple(PLATEAU.values()):
             raise Wrong(f"The scheduler has other settings than the given one: {settings}.")
         metrics.append(copy_tensors(torch.as_tensor(given)))
         return step(scheduler, given, *arguments)
@@ -131,9 +131,7 @@ def _plateau(net, batch, epochs, steps, when):
     """The losses of an eager training; when its scheduler is called: each "epoch" or "step"."""
     net = copy.deepcopy(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    scheduler = lr_scheduler.ReduceLROnPlateau(
-        optimizer, factor=PLATEAU[0], patience=PLATEAU[1], threshold=PLATEAU[2]
-    )
+    scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, **PLATEAU)
     losses = []
     for _ in range(epochs):
         for _ in range(steps):

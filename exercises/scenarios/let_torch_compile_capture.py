@@ -64,11 +64,7 @@ class Inspect(TorchFunctionMode):
                 self.seen.setdefault(id(tensor), (tensor, tensor._version))
                 self.from_cpu |= tensor.device.type == "cpu"
         result = function(*args, **(kwargs or {}))
-        self.made += [
-            leaf
-            for leaf in tree_leaves(result)
-            if isinstance(leaf, torch.Tensor) and id(leaf) not in self.seen
-        ]
+        self.made += [leaf for leaf in tree_leaves(result) if id(leaf) not in self.seen]
         return result
 
     def modified(self, function: Callable) -> bool:

@@ -120,8 +120,8 @@ def capture_generate(answer: Callable) -> None:
 
     def completions(lengths):
         return [
-            _completions(row, ring, limit, lengths(distance, max(end)))
-            for row, distance, end in zip(distances, distances, ends, strict=True)
+            _completions(row, ring, limit, lengths(row, max(end)))
+            for row, end in zip(distances, ends, strict=True)
         ]
 
     used.require(
