@@ -93,7 +93,7 @@ def test_the_index_links_every_exhibit_and_cuts_nothing():
     table = index(SHOWN).data
     for row in SHOWN.itertuples():
         heading = standard_name(BY_TITLE[row.exhibit])
-        assert f"[{heading}](#{heading.replace(' ', '-')})" in table and row.exhibit in table
+        assert f"[{heading}](#{heading.replace(' ', '-')})" in table
         assert SAID.get(row.Index, row.says).replace("|", " ").replace("<", "&lt;") in table
     assert table.count("\n") == len(SHOWN) + 1
 
