@@ -53,7 +53,7 @@ class ParsedCell(NamedTuple):
 def parsed(source: str) -> ParsedCell:
     """A cell, from its source."""
     body, names = tree(source).body, handed_on(source)
-    found = tuple(_statement(node) for whole in body for node in _single(whole))
+    found = tuple(_statement(node) for whole in body for node in _one_import_per_name(whole))
     whole = canonical(ast.Module(body, [])) if body else source.split()
     return ParsedCell(source, names, found, short_hash([names, whole]))
 
@@ -64,7 +64,7 @@ def _statement(node: ast.stmt) -> Statement:
     return Statement(node, short_hash(canonical(node)), binds, read, later)
 
 
-def _single(node: ast.stmt) -> list[ast.stmt]:
+def _one_import_per_name(node: ast.stmt) -> list[ast.stmt]:
     """An import as imports of one name each; import a.b binds a, whatever b is."""
     if isinstance(node, ast.ImportFrom):
         return [ast.ImportFrom(node.module, [alias], node.level) for alias in node.names]

@@ -30,7 +30,7 @@ TITLE = (
 
 
 @dataclass
-class Phase:
+class TimelinePhase:
     """What happens in a phase. Times are microseconds from its start; none lies outside of the
     window.
 
@@ -58,7 +58,7 @@ def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
     start_us, window = eager.start_us(step), eager.steps.dur_us[step]
     stepwise = phase("eager", eager, start_us, window)
     nodes = [(at, number) for number, at in enumerate(sorted(stepwise.launches), 1)]
-    captured = Phase("capture", stepwise.cpu, stepwise.launches, [(0, 0), *nodes], [], [])
+    captured = TimelinePhase("capture", stepwise.cpu, stepwise.launches, [(0, 0), *nodes], [], [])
     phases = [stepwise, captured, phase("replay", graph, graph.steps.start_us.min(), window)]
     said = [sentence(one, window) for one in phases]
     told = [f"{one.name.capitalize()}: {words}." for one, words in zip(phases, said, strict=True)]
@@ -69,7 +69,7 @@ def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
     return HTML(touchable("capture", still, data, HERE))
 
 
-def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
+def phase(name: str, trace: Trace, start: float, window: float) -> TimelinePhase:
     """What a trace shows from start on, for so many microseconds."""
 
     def times(table: pd.DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:
@@ -85,7 +85,7 @@ def phase(name: str, trace: Trace, start: float, window: float) -> Phase:
     ends = trace.gpu[trace.gpu.step >= 0].groupby("step").end_us.max().sub(start).round(1)
     done = [end for end in ends if 0 < end <= window]
     gpu = times(trace.gpu, ["start_us", "end_us"])
-    return Phase(name, cpu, launches, waiting(trace.gpu, start, window), gpu, done)
+    return TimelinePhase(name, cpu, launches, waiting(trace.gpu, start, window), gpu, done)
 
 
 def waiting(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float, int]]:
@@ -98,7 +98,7 @@ def waiting(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float,
     return [(0.0, 0), *((at, int(count)) for at, count in counts[counts.index <= window].items())]
 
 
-def sentence(one: Phase, window: float) -> str:
+def sentence(one: TimelinePhase, window: float) -> str:
     """What a phase shows, in numbers."""
     if one.name == "capture":
         return f"the same Python; {one.queue[-1][1]} launches become nodes, the GPU idles"
@@ -108,7 +108,7 @@ def sentence(one: Phase, window: float) -> str:
     return f"{steps}, at most {most} waiting, the GPU busy for {busy:.0%} of the time"
 
 
-def picture(phases: list[Phase], said: list[str], window: float) -> str:
+def picture(phases: list[TimelinePhase], said: list[str], window: float) -> str:
     """All phases below each other as SVG; what time uncovers is in groups of the class time."""
     rows = enumerate(zip(phases, said, strict=True))
     panels = [panel(one, words, PANEL * row, window) for row, (one, words) in rows]
@@ -121,7 +121,7 @@ def picture(phases: list[Phase], said: list[str], window: float) -> str:
     return drawing(WIDTH, bottom + 34, TITLE, *panels, *axis)
 
 
-def panel(one: Phase, words: str, top: float, window: float) -> str:
+def panel(one: TimelinePhase, words: str, top: float, window: float) -> str:
     """One phase: its lanes from the given height on."""
 
     def x(at: float) -> float:

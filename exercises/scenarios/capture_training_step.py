@@ -143,10 +143,10 @@ def capture_training(answer: Callable) -> None:
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     before = copy_tensors(net.state_dict())
     twin = copy.deepcopy(net)
-    step = partial(training_step, twin, _clipped(momentum)(twin.parameters()))
+    step = partial(training_step, twin, _with_clipping(momentum)(twin.parameters()))
     with unchanged():
         expected, trained = [step(*batch) for batch in batches], twin.state_dict()
-    forgetful = losses_of(net, _clipped(sgd), batches)
+    forgetful = losses_of(net, _with_clipping(sgd), batches)
     unclipped = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
     with unmodified(CALLERS, batches):
@@ -178,7 +178,7 @@ def _distance(weights: dict, others: dict) -> float:
     return sum((weights[name] - others[name]).square().sum().item() for name in weights) ** 0.5
 
 
-def _clipped(make: Callable) -> Callable:
+def _with_clipping(make: Callable) -> Callable:
     """An optimizer like make's, which clips the gradients before each step."""
 
     def build(parameters):

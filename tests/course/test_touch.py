@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from course.recordings.recording import recorded_lesson
-from course.touch.capture import HERE, Phase, animate_capture, phase, sentence
+from course.touch.capture import HERE, TimelinePhase, animate_capture, phase, sentence
 from cpu_graph.svg import image
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
@@ -41,7 +41,7 @@ def test_what_is_launched_and_not_begun_waits(read_events):
 
 def test_eager_capture_and_replay_come_from_the_traces(recorded_traces):
     data = data_of(animate_capture(recorded_traces).data)
-    eager, capture, replay = (Phase(**one) for one in data["phases"])
+    eager, capture, replay = (TimelinePhase(**one) for one in data["phases"])
     launches = int(recorded_traces["eager"].per_step().launches[3])
     assert len(eager.launches) == launches == capture.queue[-1][1] and capture.gpu == []
     of_graph = recorded_traces["whole_step"].gpu
