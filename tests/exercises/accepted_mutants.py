@@ -14,7 +14,20 @@ WARM_UP_DROPPED = "The result of the warm-up is dropped, and its autograd graph 
 
 BELOW_ROUNDING = "It changes the variance by less than rounding does."
 
+GIVEN = "The puzzle gives this line, and asks for another one: each result is read before the next call."
+
 RIGHT: dict[str, str] = {
+    "train_with_falling_rate: no clone in lr=rates[0].clone()": "Only the first step reads rates[0].",
+    "train_with_falling_rate: 0 to 1 in rates[0]": "The first step writes its rate first.",
+    "make_ten_times: no clone in return y.clone()": GIVEN,
+    "make_shifted: no clone in return y.clone()": GIVEN,
+    "make_positive: no clone in static_x = x.clone()": GIVEN,
+    "make_positive: no clone in return y.clone()": GIVEN,
+    "make_noisy: no clone in return y.clone()": GIVEN,
+    "make_noisy: drop run.keeps = noise": "The noise is made in the capture, so the pool keeps its memory.",
+    "on_two_streams: swap with torch.cuda.stream(side):": INDEPENDENT,
+    "make_server: swap out[position] = next_token": INDEPENDENT,
+    "make_server: 1 to 2 in torch.zeros(1, dtype=torch.int64, device='cuda')": "Both entries of token follow the same path.",
     "graph_normalized_policy: swap mean.lerp_(obs.mean(0), 0.1)": INDEPENDENT,
     "graph_normalized_policy: 1e-05 to 1.01e-05 in var + 1e-05": BELOW_ROUNDING,
     "graph_normalized_policy: 1e-05 to 1.1e-05 in var + 1e-05": BELOW_ROUNDING,
