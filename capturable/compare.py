@@ -215,8 +215,9 @@ class Comparing:
             self._later_differs()
 
     def _batches(self) -> list[Call]:
-        samples = [copied_batch(one) for one in self.graphed.batches]
-        return self.eager.batches or samples or [Call((), {})]
+        if self.eager.batches:
+            return self.eager.batches
+        return [copied_batch(one) for one in self.graphed.batches] or [Call((), {})]
 
     def _start_random_states(self) -> None:
         """Let the step with graphs begin with the random states of the eager one."""

@@ -59,8 +59,10 @@ def _named_contents(holder: Any) -> Any:
 
 
 def names_of(value: Any) -> Any:
-    """The attributes that a value has itself: its __dict__, or {} where it has none. No module is
-    loaded that waits for its first use."""
+    """The attributes that a value has itself: its __dict__, or {} where it has none.
+
+    It loads no module that waits for its first use.
+    """
     if issubclass(type(value), type):
         return vars(value)
     try:

@@ -75,9 +75,10 @@ def _differ_in_spelling(yours, expected):
 
 
 def _are_off_by_one(yours, expected):
-    """Whether two numbers are, of which neither is 0."""
-    numbers = type(yours) in (int, float) and type(expected) is int and yours and expected
-    return numbers and abs(yours - expected) == 1
+    """Whether a number is one more or less than a whole number; neither is 0."""
+    if type(yours) not in (int, float) or type(expected) is not int:
+        return False
+    return 0 not in (yours, expected) and abs(yours - expected) == 1
 
 
 SLIPS = (  # the first that holds is asked about

@@ -30,9 +30,10 @@ def notebook_line(error: BaseException, notebook: Mapping[str, Any]) -> str:
 
     notebook: its global variables, by which its frames are known from those of libraries.
     """
-    walked = [*traceback.walk_tb(error.__traceback__)]
-    frame, line = next((one for one in walked[::-1] if one[0].f_globals is notebook), (None, 0))
-    if frame is None:
+    walked = traceback.walk_tb(error.__traceback__)
+    frames = [(frame, line) for frame, line in walked if frame.f_globals is notebook]
+    if not frames:
         return ""
+    frame, line = frames[-1]
     source = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip()
     return f"  (at line {line}: {source})" if source else f"  (at line {line})"
