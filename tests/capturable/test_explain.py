@@ -36,7 +36,7 @@ RUNS = LOUD.message.str.startswith("nothing: ")  # the torch of the recording ru
 FAILS = LOUD[~RUNS]
 SAID = FAILS.message.str.split("\n").str[0].combine_first(LOUD.says)  # row -> a first line
 CELLS = nbformat.read(next(NOTEBOOKS.glob("*_failure_gallery.ipynb")), as_version=4).cells
-SECTION = re.compile(r"^### (.+?)\n\n.+?\n\n\*\*Fix\.\*\* (.+?)(?:\n\n|\Z)", re.M | re.S)
+SECTION = re.compile(r"^### (.+?)\n\n(.+?)\n\n\*\*Fix\.\*\* (.+?)(?:\n\n|\Z)", re.M | re.S)
 SECTIONS = SECTION.findall(
     "\n\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown")
 )
@@ -60,8 +60,8 @@ def first_title(text):
 
 def test_an_exhibit_has_its_sections_name_and_lesson():
     assert list(entries()[: len(EXHIBITS)]) == EXHIBITS and len(EXHIBITS) >= 70
-    assert [heading for heading, _ in SECTIONS] == list(map(standard_name, EXHIBITS))
-    for entry, (_, fix) in zip(EXHIBITS, SECTIONS, strict=True):
+    assert [heading for heading, *_ in SECTIONS] == list(map(standard_name, EXHIBITS))
+    for entry, (*_, fix) in zip(EXHIBITS, SECTIONS, strict=True):
         lesson = re.search(r"Lesson: \[[^\]]+\]\(([^)]+)\)", fix)
         assert entry.lesson == (unnumbered(lesson[1]).removesuffix(".ipynb") if lesson else "")
 
@@ -73,6 +73,13 @@ def test_an_exhibit_has_the_text_that_the_lesson_expects():
         assert row.says in entry.messages, row.exhibit
         number = re.findall(r", error (\d+)$", standard_name(entry))
         assert all(CUDA_ERRORS.get(int(one), row.says) in entry.messages for one in number)
+
+
+def test_an_exhibit_begins_with_what_one_sees():
+    for exhibit, (_, text, _) in zip(EXHIBITS, SECTIONS, strict=True):
+        assert text.startswith("**Symptom.** ")
+        plain = re.sub(r"[*`]", "", text).lower()
+        assert any(message.lower() in plain for message in exhibit.messages), exhibit.title
 
 
 def test_entries_are_whole_and_their_own():

@@ -85,3 +85,10 @@ def test_a_wrong_fix_is_noticed():
 def test_a_right_value_is_no_exhibit(got, wrong, right):
     with pytest.raises(AssertionError, match="expected the wrong value"):
         silent("frozen", "does not change", got, wrong, right)
+
+
+def test_where_a_machine_has_a_cure_the_right_value_is_asserted():
+    silent("lost", "no names", got=True, wrong=False, right=True, cured_by="a newer driver")
+    assert shown().message[0] == "gives True: a newer driver is right"
+    with pytest.raises(AssertionError, match="a newer driver should give True, not False"):
+        silent("lost", "no names", False, False, right=True, cured_by="a newer driver")
