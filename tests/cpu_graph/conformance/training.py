@@ -75,6 +75,33 @@ def a_warm_up_moves_the_state():
     return [batches_seen(False), batches_seen(True)]
 
 
+@program([1, 100, 4, 344], shows="An optimizer state made in the capture")
+def a_capture_makes_the_state_of_adam():
+    def state_after_four(warm_up):
+        weight = torch.nn.Parameter(ones(1))
+        weight.grad = ones(1)
+        optimizer = Adam([weight], capturable=True)
+        if warm_up:
+            optimizer.step()
+        replay = captured(optimizer.step)
+        for _ in range(4 - warm_up):
+            replay()
+        state = optimizer.state[weight]
+        return [int(state["step"]), round(1000 * state["exp_avg"].item())]
+
+    return state_after_four(False) + state_after_four(True)
+
+
+@program([2, 1], shows="A library that runs different code in a capture")
+def a_library_asks_for_a_capture():
+    def scaled(scale=None):
+        if scale is None:
+            scale = 2 if torch.cuda.is_current_stream_capturing() else 1
+        return ones(1) * scale
+
+    return [captured(scaled)().item(), captured(lambda: scaled(1))().item()]
+
+
 def equal_to_eager(make, **options):
     """Whether five replays of a step give eager's losses, its state restored after a warm-up."""
 
