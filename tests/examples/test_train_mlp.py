@@ -1,6 +1,7 @@
 """A training script before and after its capture, on the stand-in."""
 
 import ast
+import re
 import runpy
 import sys
 from functools import partial
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from capturable import compare
+from course.lessons import lesson_file
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from tests.support.scripts import file_of, names_of
@@ -84,6 +86,16 @@ def test_the_script_before_trains_on_the_smaller_batches_too(eager_losses):
     losses, replays = losses_of(script="train_mlp_eager")
     assert len(losses) == 2 * 10 and replays == 0
     assert losses[:9] == pytest.approx(eager_losses[:9], rel=1e-3)
+
+
+def test_the_lesson_s_table_has_the_lines_of_both_scripts():
+    before, after = (file_of(name).read_text() for name in ("train_mlp_eager", "train_mlp"))
+    lesson = lesson_file(LESSON).read_text(encoding="utf-8").replace('\\"', '"')
+    rows = re.findall(r"\| \d* ?\| `(.+?)` \| `(.+?)`[ ,]", lesson)
+    assert len(rows) == 6
+    for old, new in rows:
+        assert old in before and old not in after, old
+        assert new in after, new
 
 
 def test_it_runs_by_itself(monkeypatch, capsys, tmp_path):
