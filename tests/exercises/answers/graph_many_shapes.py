@@ -78,6 +78,10 @@ changed(
         "torch.where(valid, x, 0)": "x * valid",
         "torch.where(valid, x - mean, 0)": "(x - mean) * valid",
     },
+    digits_cancelled={
+        "centered.square().sum(0) / length":
+            "torch.where(valid, x, 0).square().sum(0) / length - mean.square()",
+    },
     unbiased={"centered.square().sum(0) / length": "centered.square().sum(0) / (length - 1)"},
     right_selected_then_multiplied={"torch.where(valid, x - mean, 0)": "(x - mean) * valid"},
     right_masked_fill={
