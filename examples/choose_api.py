@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import quantiles
 
 import torch
 from torch import nn
@@ -23,6 +24,7 @@ RANGES = {"user_annotation"}
 NUMBERS = ("busy_us", "gradients_us", "other_us", "optimizer_us", "before", "waits")
 PRODUCTS = re.compile("gemm|gemv|nvjet|xmma|cutlass|conv|cudnn|flash|fmha|attention", re.IGNORECASE)
 WARM_UP, TIMED = 2, 5  # times through all batches
+ROUNDS = 5  # of TIMED times each
 
 
 def build_step() -> tuple[Callable[[torch.Tensor], torch.Tensor], list[torch.Tensor]]:
@@ -41,20 +43,28 @@ def build_step() -> tuple[Callable[[torch.Tensor], torch.Tensor], list[torch.Ten
 
 
 def ask(step: Callable, batches: Sequence) -> dict[str, float]:
-    """Run a step on each batch, once to time it and once for the trace.
+    """Run a step on each batch, to time it and for the trace: five numbers, and the step time.
 
-    A batch is a tensor, or a tuple of the step's arguments. Training goes on in the meantime.
+    The step time is the median of ROUNDS, in µs, with its quartiles q1 and q3. A batch is a tensor,
+    or a tuple of the step's arguments. Training goes on in the meantime.
     """
     calls = [batch if isinstance(batch, tuple) else (batch,) for batch in batches]
     for _ in range(WARM_UP):
         run(step, calls)
+    rounds_us = [time_step(step, calls) for _ in range(ROUNDS)]
+    q1, median, q3 = quantiles(rounds_us, n=4, method="inclusive")
+    found = answers(trace_events(step, calls), median)
+    return found | {"step_us": round(median), "q1": round(q1), "q3": round(q3)}
+
+
+def time_step(step: Callable, calls: Sequence[tuple]) -> float:
+    """µs per step of a round, which waits for the GPU once, at its end."""
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(TIMED):
         run(step, calls)
     torch.cuda.synchronize()
-    seconds = time.perf_counter() - start
-    return answers(trace_events(step, calls), 1e6 * seconds / TIMED / len(calls))
+    return 1e6 * (time.perf_counter() - start) / TIMED / len(calls)
 
 
 def run(step: Callable, calls: Sequence[tuple]) -> None:

@@ -59,6 +59,15 @@ def test_a_trace_without_gpu_work_is_refused():
         answers([*step(0)], 200)
 
 
+def test_the_step_time_is_a_median_with_its_quartiles(monkeypatch):
+    rounds_us = iter([300.0, 100.0, 900.0, 200.0, 400.0])
+    monkeypatch.setattr(choose_api, "time_step", lambda *_: next(rounds_us))
+    monkeypatch.setattr(choose_api, "trace_events", lambda *_: [*step(0, ADD)])
+    found = choose_api.ask(lambda batch: None, [0])
+    assert (found["step_us"], found["q1"], found["q3"]) == (300, 200, 400)
+    assert found["idle"] == pytest.approx(1 - BUSY / 300 - 0.1)
+
+
 SEEN = {"idle": 0.8, "waits": 0, "kinds": 1, "optimizer": 1.5, "other": 0.5}
 
 
