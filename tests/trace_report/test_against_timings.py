@@ -49,11 +49,7 @@ TIMED = {
         for name in ("4x16 eager", "4x16 graph", "1x64 eager", "1x64 graph")
     },
     ("decode_language_model", "timings"): {
-        name: name
-        for name in ("graph", "short-cache", "our-decoder", "reduce-overhead", "compiled-graph")
-    },
-    ("decode_language_model", "limit_times"): {
-        f"one-row-{kernels}": f"batch of 1, {kernels}" for kernels in ("eager", "compiled")
+        name: name for name in ("graph", "short-cache", "compiled-graph")
     },
 }
 STEPS = {"reach_floor": 10}  # timed steps in one of the trace
@@ -137,7 +133,7 @@ def test_the_conclusions_are_about_the_undecided_rows_and_the_largest_ratios():
 
 def test_no_trace_says_the_opposite_of_a_timing():
     said = [(verdict_prefix(verdict), limit) for *_, limit, verdict, _ in rows()]
-    assert len(said) == 43
+    assert len(said) == 39
     assert [both for both in said if both[0] not in (None, both[1])] == []
     assert sum(bounded is None for bounded, _ in said) <= 3
 
