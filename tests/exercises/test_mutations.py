@@ -7,8 +7,8 @@ import pytest
 
 from course.paths import lesson_name
 from exercises.answers import limits, runs
-from tests.exercises.accepted_mutants import RIGHT
 from tests.support import answers
+from tests.support.accepted_mutants import RIGHT
 from tests.support.captures import EXERCISES, verdict
 from tests.support.mutants import mutants
 

@@ -23,11 +23,13 @@ NAMES = [name for source in code(PATH) for _, name in checked(source)]
 HOLE = 8
 SHOWS = {  # of wrong answers: what the picture says is wrong
     "ten_times__not_called": "no replay has written it",
-    "keep_results__not_cloned": "overwrites what nobody has read",
+    "keep_results__no_clone_in_results_append_static_y_clone": "overwrites what nobody has read",
     "count_up__not_undone": "changes what the graph goes on from",
     "count_up__rebound": "reads memory that was freed",
-    "losses_of__no_clone": "reads what was overwritten",
-    "on_two_streams__no_join": "is on a stream that was not joined",
+    "losses_of__no_clone_in_losses_append_loss_clone": "reads what was overwritten",
+    "on_two_streams__drop_torch_cuda_current_stream_wait_stream_side": (
+        "is on a stream that was not joined"
+    ),
     "on_two_streams__joined_too_late": "races with a node of another stream",
     "losses_of__read_each_time": "the CPU waits here",
     "losses_of__pinned_without_a_wait": "reads before the copy has ended",

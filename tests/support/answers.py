@@ -6,16 +6,19 @@ import re
 from course.lessons import unnumbered
 from course.paths import NOTEBOOKS, ROOT
 from exercises.answers.solutions import is_stub
+from tests.support.accepted_mutants import RIGHT as ACCEPTED
+from tests.support.mutants import mutants
 from tests.support.notebooks import code
 
 ANSWERS = ROOT / "tests/exercises/answers"  # <lesson>.py: wrong answers, and other right ones
 RIGHT = "__right_"  # in the name of another answer that is right
 GIVEN = "__as_given"  # the lesson's own function, where it is to be repaired
 USUAL = {  # mistakes that are made in every solution that has such a line once
-    "not_cloned": (r"(replay\([^()]*\)|static_\w+)\.clone\(\)", r"\1"),
     "eager": (r"replay(\([^()]*\))\.clone\(\)", r"step\1"),
     "warm_up_kept": (r"with unchanged\([^()]*\):", "if True:"),
 }
+# those of tests/support/mutants.py that are made wherever a solution has such a line
+LEFT_OUT = re.compile(r"no clone|drop .*\b(wait_stream|wait_event|set_rng_state)\(")
 
 
 def answers(path, name, variables):
@@ -58,9 +61,8 @@ def _changed(path, name, written):
         if isinstance(node, ast.Expr) and _exercise(node) == name:
             for change in node.value.keywords:
                 text = texts[node.value.args[0].id]
-                (function,) = ast.parse(edited(text, ast.literal_eval(change.value))).body
-                function.name = f"{name}__{change.arg}"
-                yield function
+                made = edited(text, ast.literal_eval(change.value))
+                yield _renamed(made, f"{name}__{change.arg}")
 
 
 def _usual(name, written):
@@ -69,9 +71,16 @@ def _usual(name, written):
     for kind, (pattern, mistake) in USUAL.items():
         found, made = re.findall(pattern, text), re.sub(pattern, mistake, text)
         if len(found) == 1 and (kind != "eager" or "def step(" in text):
-            (function,) = ast.parse(made).body
-            function.name = f"{name}__{kind}"
-            yield function
+            yield _renamed(made, f"{name}__{kind}")
+    for what, made in mutants(text).items():
+        if LEFT_OUT.match(what) and f"{name}: {what}" not in ACCEPTED:
+            yield _renamed(made, f"{name}__{what}")
+
+
+def _renamed(text, name):
+    (function,) = ast.parse(text).body
+    function.name = re.sub(r"\W+", "_", name).strip("_")
+    return function
 
 
 def edited(text, changes):

@@ -35,7 +35,6 @@ changed(
     },
     nothing_returned={"return static_output.clone()": "static_output.clone()"},
     no_warm_up={"with torch.no_grad():\n    net(static_input)": ""},
-    on_the_callers_sample={"sample.clone()": "sample"},
     with_gradients={
         "torch.cuda.graph(graph), torch.no_grad()": "torch.cuda.graph(graph)",
         "static_output.clone()": "static_output.detach().clone()",
@@ -95,8 +94,6 @@ def trajectory__eager(step, start, count):
 
 changed(
     trajectory,
-    without_clone={"states.append(state.clone())": "states.append(state)"},
-    start_overwritten={"start.clone()": "start"},
     warm_up_moved_it={
         "state = start.clone()":
             "…\n"

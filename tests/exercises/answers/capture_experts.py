@@ -89,11 +89,6 @@ def graph_groups__right_gather(route, up, sample):
 
 
 changed(
-    graph_groups,
-)
-
-
-changed(
     graph_groups__as_given,
     twice_the_largest_group={"torch.bincount(route(sample))": "2 * torch.bincount(route(sample))"},
 )
@@ -122,7 +117,6 @@ changed(
         "large = capture_step(lambda x: layer(x, len(x)), static_x)": "",
         "large()": "capture_step(lambda x: layer(x, len(x)), x.clone())()",
     },
-    not_cloned={"y.clone()": "y"},
     right_flag_in_the_graph={
         "small = capture_step(lambda x: layer(x, capacity), static_x)":
             "def step(x):\n"

@@ -56,7 +56,6 @@ changed(
         "copy_batch(static_batch, next_batch)\nhas_been_read.record()":
             "has_been_read.record()\ncopy_batch(static_batch, next_batch)",
     },
-    no_wait_for_arrival={"torch.cuda.current_stream().wait_stream(copy_stream)": ""},
     batch_asked_for_before_the_replay={
         "losses.append(replay().clone())\n"
         "if number + 1 < len(batches):\n"

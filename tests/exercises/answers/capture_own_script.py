@@ -13,7 +13,6 @@ changed(
         "state['calls'] <= 3": "state['calls'] <= 1",
         "state['calls'] == 4": "state['calls'] == 2",
     },
-    kept_output={"state['loss'].clone()": "state['loss']"},
     callers_tensors={"[tensor.clone() for tensor in batch]": "batch"},
     on_the_default_stream={"with torch.cuda.stream(side_stream):": "if True:"},
     capture_taken_for_a_step={"graph.replay()": "if state['calls'] > 4:\n    …"},

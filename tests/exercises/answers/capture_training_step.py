@@ -64,7 +64,6 @@ changed(
     state_dict_not_cloned={
         "{name: tensor.clone() for name, tensor in net.state_dict().items()}": "net.state_dict()",
     },
-    random_state_left={"torch.cuda.set_rng_state(random_state)": ""},
     on_the_default_stream={
         "replay = capture_step(step, inputs.clone(), targets.clone())":
             "step(inputs, targets)\n"

@@ -27,7 +27,6 @@ changed(
     weights_trained={"unchanged(net, optimizer)": "unchanged(optimizer)"},
     momentum_left={"unchanged(net, optimizer)": "unchanged(net)"},
     captured_on_the_callers_tensors={"inputs.clone(), targets.clone()": "inputs, targets"},
-    not_cloned={"replay(inputs, targets).clone()": "replay(inputs, targets)"},
     right_gradients_zeroed={"optimizer.zero_grad()": "optimizer.zero_grad(set_to_none=False)"},
 )
 
@@ -70,11 +69,9 @@ changed(
         "replay().clone()": "torch.where(hidden.mean() > 0, replay_left(), replay_right())",
     },
     branches_swapped={"hidden.mean() > 0": "hidden.mean() <= 0"},
-    not_cloned={"replay().clone()": "replay()"},
     inputs_not_copied={
         "hidden = replay_first(inputs)\nreplay =": "hidden = replay_first()\nreplay =",
     },
-    captured_on_the_callers_tensor={"(first, inputs.clone())": "(first, inputs)"},
     right_hidden_copied={
         "(left, hidden)": "(left, hidden.clone())",
         "(right, hidden)": "(right, hidden.clone())",

@@ -46,7 +46,6 @@ changed(
         "[[prompt.shape[1]] for prompt in prompts]":
             "[[min(prompt.shape[1] for prompt in prompts)]] * len(prompts)",
     },
-    first_not_cloned={"(tokens.clone(), following)": "(tokens, following)"},
     eager={"replay()": "step()"},
     only_the_function={"(tokens.clone(), following)": "following"},
     right_most_of_the_prompt_first={
@@ -78,7 +77,6 @@ changed(
     generate,
     read_inside={"tokens.clone()": "tokens.item()", "torch.cat(made, dim=1)": "made"},
     one_token_a_graph={"range(every)": "range(1)"},
-    not_cloned={"tokens.clone()": "tokens"},
     without_the_end={"made.index(end) + 1": "made.index(end)"},
     three_warm_ups={"warmup=1": "warmup=3"},
     end_behind_the_limit={

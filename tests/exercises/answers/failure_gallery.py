@@ -9,7 +9,6 @@ changed(
         "replay(x).clone()": "replay(x)[x.sum(1) >= 0].clone()",
     },
     runs_eagerly={"lambda x: replay(x).clone()": "torch.no_grad()(score)"},
-    overwrites_the_sample={"sample.clone()": "sample"},
     selects_rows={"torch.where(positive, model(x) * 2.0, 0)": "(model(x) * 2.0)[x.sum(1) >= 0]"},
     right_masked={
         "torch.where(positive, model(x) * 2.0, 0)": "(model(x) * 2.0).masked_fill(~positive, 0.0)",
@@ -22,7 +21,6 @@ changed(
     keeps_the_momentum_on_the_cpu={"torch.tensor(0.0, device='cuda')": "torch.tensor(0.5)"},
     begins_after_the_warm_up={"torch.tensor(0.0": "torch.tensor(0.5", "average.zero_()": ""},
     runs_eagerly={"replay(x).clone()": "step(x).clone()"},
-    overwrites_the_sample={"sample.clone()": "sample"},
     right_lerp={"add_(static_momentum * (x - average))": "lerp_(x, static_momentum)"},
 )
 

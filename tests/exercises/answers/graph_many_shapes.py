@@ -16,7 +16,6 @@ changed(
         "sizes[bisect_left(sizes, len(request))]":
             "sizes[min(bisect_right(sizes, len(request)), len(sizes) - 1)]",
     },
-    not_cloned={"replays[size](padded).clone()": "replays[size](padded)"},
     rows_left_behind={
         "padded = pad(request, (0, 0, 0, size - len(request)))":
             "static_rows[:len(request)].copy_(request)",

@@ -32,7 +32,6 @@ changed(
     one_number_of_rows={
         "graphs.setdefault(len(batch), {'calls': 0})": "graphs.setdefault(0, {'calls': 0})",
     },
-    not_cloned={"kept['loss'].clone()": "kept['loss']"},
     not_copied={"kept['static'].copy_(batch)": ""},
     starts_again={
         "def call(batch):":

@@ -71,7 +71,6 @@ changed(
             "net[2] = torch.cuda.make_graphed_callables(net[2], samples[1])",
     },
     sample_of_one_row={"hidden = net[1](net[0](inputs))": "hidden = net[0](inputs)[:1]"},
-    the_callers_batch={"inputs.clone()": "inputs"},
     no_warm_up={"(net[0], net[2]), samples": "(net[0], net[2]), samples, num_warmup_iters=0"},
 )
 
@@ -121,5 +120,4 @@ changed(
         "static_moved = one_round(static_z, static_x)":
             "while one_round(static_z, static_x) > 0.01:\n    pass",
     },
-    captures_the_callers_x={"x.clone()": "x"},
 )

@@ -75,8 +75,6 @@ changed(
         "torch.cuda.stream(side if lane else main)": "torch.cuda.stream(sides[number])",
         "main.wait_stream(side)": "for side in sides:\n    …",
     },
-    not_joined={"main.wait_stream(side)": ""},
-    not_forked={"side.wait_stream(main)": ""},
     joined_after_each={
         "with torch.cuda.stream(side if lane else main):\n    results[number] = works[number](x)":
             "side.wait_stream(main)\n"

@@ -67,7 +67,6 @@ changed(
             "…\ngraph.set_conditional_handle_for_current_node(alive.any())",
         "graph.set_conditional_handle_for_current_node(alive.any())": "",
     },
-    not_cloned={"completions.clone()": "completions"},
     callers_tokens={"tokens = tokens.clone()": ""},
     floats={"-1, device='cuda'": "-1.0, device='cuda'"},
     right_by_arithmetic={
@@ -95,7 +94,6 @@ changed(
         "(count < limit) & (token != end)": "(count < limit + 1) & (token != end)",
     },
     temperature_of_one={"logits_of(token) / temperature": "logits_of(token)"},
-    not_cloned={"completion.clone()": "completion"},
     count_not_written={
         "count.add_(1)": "",
         "(count < limit) & (token != end)": "(count + 1 < limit) & (token != end)",

@@ -23,7 +23,6 @@ changed(
     eager={"return torch.cuda.make_graphed_callables(net, (inputs.clone(),))": "return net"},
     no_warmup={"(net, (inputs.clone(),))": "(net, (inputs,), num_warmup_iters=0)"},
     right_by_probability={"net[0].eval()": "net[0][1].p = 0.0"},
-    the_callers_batch={"inputs.clone(),": "inputs,"},
 )
 
 
@@ -132,6 +131,5 @@ changed(
     },
     buffers_moved={"buffer.copy_(before[name])": "pass"},
     eager={"torch.cuda.make_graphed_callables(net, (inputs.clone(),))": "net"},
-    the_callers_batch={"inputs.clone()": "inputs"},
     nothing_returned={"return graphed": ""},
 )

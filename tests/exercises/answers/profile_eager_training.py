@@ -72,7 +72,6 @@ changed(
 
 changed(
     mean_and_largest,
-    not_cloned={"step(inputs, targets).clone()": "step(inputs, targets)"},
     tensors={"losses.mean().item(), losses.max().item()": "losses.mean(), losses.max()"},
     sum_for_mean={"losses.mean()": "losses.sum()"},
     without_the_last={"in batches:": "in batches[:-1]:"},

@@ -18,7 +18,6 @@ changed(
     reads_clones={"*buffer, pool=pool": "*[tensor.clone() for tensor in buffer], pool=pool"},
     only_the_first_buffer={"replays[number]()": "replays[0]()"},
     a_pool_each={", pool=pool": ""},
-    losses_not_cloned={"replays[number]().clone()": "replays[number]()"},
     right_buffers_in_the_step={"step, *buffer": "lambda buffer=buffer: step(*buffer)"},
 )
 

@@ -40,7 +40,6 @@ changed(
         "static['added'] = {name: value.clone() for name, value in calls[0]['added'].items()}":
             "static = calls[0]",
     },
-    keeps_no_copy_of_the_result={"images.append(image.clone())": "images.append(image)"},
 )
 
 

@@ -29,7 +29,6 @@ changed(
         "starts[1:len(lengths) + 1] = torch.tensor(lengths, device='cuda').cumsum(0)": "",
     },
     starts_stay={"starts[1:len(lengths) + 1] = torch.tensor(lengths, device='cuda').cumsum(0)": ""},
-    not_cloned={"[:len(x)].clone()": "[:len(x)]"},
     a_pool_each={"static_x[:size], pool=pool": "static_x[:size]"},
     always_the_largest={"min((size for size in sizes if size >= len(x)))": "sizes[-1]"},
     right_largest_maximum={"longest=size": "longest=sizes[-1]"},

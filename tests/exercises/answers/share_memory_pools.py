@@ -32,7 +32,6 @@ changed(
         "second_output = replay_second()\ntorch.cuda.current_stream().wait_stream(side_stream)":
             "torch.cuda.synchronize()",
     },
-    nobody_waits_for_the_end={"torch.cuda.current_stream().wait_stream(side_stream)": ""},
     not_cloned={"(first_output.clone(), second_output.clone())": "(first_output, second_output)"},
 )
 
@@ -65,8 +64,6 @@ changed(
     as_they_come={"sorted(samples, key=len, reverse=True)": "samples"},
     smallest_first={"reverse=True": "reverse=False"},
     a_pool_each={"pool=pool": "pool=None"},
-    not_cloned={"replays[len(inputs)](inputs).clone()": "replays[len(inputs)](inputs)"},
-    samples_as_static={"sample.clone()": "sample"},
     hidden_held={
         "return net(inputs)[0]": "return net(inputs)",
         "replays[len(inputs)](inputs)": "replays[len(inputs)](inputs)[0]",
@@ -79,5 +76,4 @@ changed(
     eager={"capture_step(forward, sample.clone())": "forward"},
     right_sum={"hidden.mean()": "hidden.sum() / hidden.numel()"},
     previous_kept={"hidden = layer(hidden)": "before, hidden = (hidden, layer(hidden))"},
-    not_cloned={"result.clone()": "result"},
 )

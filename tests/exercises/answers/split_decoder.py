@@ -62,12 +62,6 @@ def graph_two_layers__right_one_clone(first, second, exchange, buffer, sample):
     return captured(step, sample)
 
 
-changed(
-    graph_two_layers,
-    overwritten={"exchange(buffer).clone()": "exchange(buffer)"},
-)
-
-
 def graph_best_token__all_logits(head, gather, rank, sample):
     def step(x):
         logits = x @ head.t()

@@ -39,11 +39,9 @@ changed(
     eager={"return replay": "return function"},
     no_copy={"static_x.copy_(x)": ""},
     second_not_copied={"static_y.copy_(y)": ""},
-    second_not_cloned={"second.clone()": "second"},
     no_warm_up={
         "function(static_x, static_y)\ngraph = torch.cuda.CUDAGraph()":
             "graph = torch.cuda.CUDAGraph()",
     },
-    on_the_callers_x={"x.clone()": "x"},
     right_copied={"x.clone()": "torch.empty_like(x).copy_(x)"},
 )

@@ -37,7 +37,6 @@ changed(
             "    return clones(replay())\n"
             "return again",
     },
-    state_not_cloned={"observations.append(env.state.clone())": "observations.append(env.state)"},
     right_state_stacked={"env.state.clone()": "torch.cat([env.state])"},
 )
 

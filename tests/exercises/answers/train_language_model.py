@@ -59,10 +59,8 @@ changed(
     checkpoints,
     no_step_count={"state.values()]": "(state['exp_avg'], state['exp_avg_sq'])]"},
     weights_alone={"*states, ": ""},
-    no_random_state={"torch.cuda.set_rng_state(rng_state)": ""},
     no_learning_rate={", optimizer.param_groups[0]['lr']": ""},
     no_buffers={"*net.state_dict().values()": "*(weight.detach() for weight in net.parameters())"},
-    not_cloned={"tensor.clone()": "tensor"},
     new_learning_rate={
         "torch.cuda.set_rng_state(rng_state)":
             "…\noptimizer.param_groups[0]['lr'] = saved[-1].clone()",

@@ -31,7 +31,6 @@ changed(
         "with autocast(layer):\n    return layer(batch)": "return layer(batch)",
         "return replay(batch).clone()": "with autocast(layer):\n    …",
     },
-    captured_on_the_sample={"inputs.clone()": "inputs"},
     right_by_hand={
         "with unchanged(layer):\n"
         "    replay = capture_step(step, inputs.clone())": "return by_hand(layer, step, inputs)",
