@@ -26,8 +26,9 @@ class CauseEntry:
 
     messages: texts it is known by. place: a regular expression for the code or log near them;
     needs_place: without it, it is no answer. tell: how to tell it from other causes of the message.
-    words: how people speak of it, for likeness. lesson: the name of the course's lesson about it.
-    exhibit: shown in the course's failure gallery.
+    words: how people speak of it, for likeness. lesson: the name of the course's lesson about it,
+    heading: where in it. exhibit: shown in the course's failure gallery, index_note: what its index
+    adds to a message that others have too, or to a symptom.
     """
 
     title: str
@@ -40,7 +41,9 @@ class CauseEntry:
     tell: str = ""
     words: str = ""
     lesson: str = ""
+    heading: str = ""
     exhibit: bool = False
+    index_note: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,12 @@ class ComplaintKind:
 @cache
 def _causes_json() -> dict:
     return json.loads((Path(__file__).parent / "causes.json").read_text(encoding="utf-8"))
+
+
+@cache
+def cuda_errors() -> dict[int, str]:
+    """The texts of CUDA's errors by their numbers, as cudaGetErrorString words them."""
+    return {int(number): names[0] for number, names in _causes_json()["codes"].items()}
 
 
 @cache

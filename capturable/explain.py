@@ -24,6 +24,7 @@ from capturable.similar_causes import (
 )
 
 NAMES_NO_CAUSE = ("several", "reasons")
+OF_THE_COURSE = ("lesson", "heading", "exhibit", "index_note")  # fields of an entry
 TOLD = 3  # causes for one message; guesses with cause and fix, before a list
 COURSE = Path(__file__).parents[1] / "notebooks"
 SAID = {  # in the command and on the site; {} is a name or a number
@@ -191,7 +192,7 @@ def _as_json(text: str, hits: list[CauseMatch]) -> str:
 def _entry_as_dict(entry: CauseEntry) -> dict[str, Any]:
     """An entry with its standard name, without what belongs to a course."""
     known = {"name": standard_name(entry)} | asdict(entry)
-    return {key: value for key, value in known.items() if key not in ("lesson", "exhibit")}
+    return {key: value for key, value in known.items() if key not in OF_THE_COURSE}
 
 
 if __name__ == "__main__":

@@ -16,21 +16,13 @@ from contextlib import contextmanager
 import pandas as pd
 from IPython.display import Markdown
 
-from capturable.causes import CauseEntry, standard_name
+from capturable.causes import CauseEntry, cuda_errors, standard_name
 from capturable.explain import entries
 from course.lesson import current
 from course.lessons import lesson_file
 from course.recordings.recording import RecordingError
 
-CUDA_ERRORS = {  # as cudaGetErrorString words them; torch gives the text, not the number
-    700: "an illegal memory access was encountered",
-    900: "operation not permitted when stream is capturing",
-    901: "operation failed due to a previous error during capture",
-    904: "capturing stream has unjoined work",
-    905: "dependency created on uncaptured work in another stream",
-    906: "operation would make the legacy stream depend on a capturing blocking stream",
-    907: "operation not permitted on an event last recorded in a capturing stream",
-}
+CUDA_ERRORS = cuda_errors()  # torch gives the text, not the number
 ALWAYS_THE_SAME = (  # lines of CUDA's messages, which the lesson shows once
     "CUDA kernel errors might",
     "For debugging consider",
@@ -39,72 +31,6 @@ ALWAYS_THE_SAME = (  # lines of CUDA's messages, which the lesson shows once
     "Search for `cudaError",
     "The CUDA driver logged these messages",
 )
-SHOWN_UNDER = {  # cause -> the heading of its lesson that treats it; else the whole lesson
-    "DDP reads its timers in a capture": "Which lines can you leave out?",
-    "DDP built on the default stream": "Which lines can you leave out?",
-    "Ranks that train apart": "Which lines can you leave out?",
-    "A rank that waits for a collective": "Which lines can you leave out?",
-    "A replay that never ends on one rank": "Which lines can you leave out?",
-    "A process group that cannot be destroyed": "Which lines can you leave out?",
-    "Transformer Engine: FP8 scales that stay": "Which scales were updated",
-    "Transformer Engine: weights in FP8 that are not told": "Cache the FP8 weights",
-    "Transformer Engine: weights in FP8 that stay": "Cache the FP8 weights",
-    "Transformer Engine: replays in another order than _order": "The order of microbatches",
-    "Transformer Engine: an order that does not add up": "The order of microbatches",
-    "Megatron: a random tracker without graphs": "Take it to work",
-    "Megatron: a NaN check in a graph": "One option captures the iteration",
-    "Megatron: the NaN check is asked to be off": "One option captures the iteration",
-    "torch.compile: a graph break with fullgraph=True": "Graph breaks",
-    "torch.compile: an output that a later run overwrote": "Outputs that the next call overwrites",
-    "A copy of a weight made before the capture": "What the addresses do not show",
-    "An update of weights while the graph runs": "What the addresses do not show",
-    "Memory that came back empty": "Memory that sleeps and wakes up",
-    "A graph that runs while its memory is away": "Memory that sleeps and wakes up",
-    "Tokens selected expert by expert": "Sort the tokens, or pad to a capacity",
-    "Tokens above an expert's capacity": "Sort the tokens, or pad to a capacity",
-    "Sizes of groups that were read before the capture": "Sort the tokens, or pad to a capacity",
-    "An all-to-all with the sample's sizes": "Experts on two GPUs",
-    "A missing all-reduce": "Which lines can you change?",
-    "A symmetric buffer that was freed": "One-shot all-reduce for a few kilobytes",
-}
-TOLD_APART_BY = {  # exhibit -> what the index adds to a message that others have too, or a symptom
-    "A value read in a capture": "`.item()`",
-    "A branch on a tensor": "`if` on a tensor",
-    "A shape that depends on the data": "`x[mask]`, `nonzero`",
-    "A tensor printed": "`print`",
-    "A synchronize in a capture": "`synchronize`",
-    "An event asked in a capture": "`Event.query`",
-    "An optimizer with a tensor for its learning rate": "`optimizer.step`",
-    "Clipping that raises an error": "`clip_grad_norm_`",
-    "A gradient scaler that looks": "`GradScaler.step`",
-    "An operator that reads a value itself": "no such call in your code",
-    "A module graphed twice": "`make_graphed_callables`",
-    "A capture inside a capture": "`torch.cuda.graph`",
-    "A side stream that came uninvited": "an allocation on a side stream",
-    "A replay inside a capture": (
-        "`graph.replay`; torch 2.11: *Cannot prepare for replay during capturing stage*"
-    ),
-    "A copy from ordinary memory": "`.to`, `.cpu()`, an index list",
-    "A tensor made from a number": "`torch.tensor`",
-    "Another thread in a capture": f"a second thread; before torch 2.13: *{CUDA_ERRORS[901]}*",
-    "An old graph freed in a capture": (
-        f"the garbage collector; before torch 2.13: *{CUDA_ERRORS[901]}*"
-    ),
-    "A gradient that remembers the default stream": f"before torch 2.13: *{CUDA_ERRORS[906]}*",
-    "A replay before the capture": (
-        "before torch 2.15: *replay without a preceding successful capture*"
-    ),
-    "A raw graph that was not kept": "before torch 2.15: *initialized with keep_graph=true*",
-    "A dropout that is frozen": "the same mask each time",
-    "A library that runs different code in a capture": "results differ from the first replay on",
-    "A new tensor under the old name": "the loss does not change",
-    "Work on the wrong stream": "a library's counter stops",
-    "A workspace that moves": "an unrelated tensor changes",
-    "Padded rows that reach the real ones": "a mean depends on the size of the batch",
-    "A model in the other mode": "its hooks are called",
-    "No speed-up": "as many launches as eager",
-    "A graph that is captured and not used": "no `cudaGraphLaunch` in the profile",
-}
 TRACEBACK_IN_A_MESSAGE = "    "  # how torch's check of input liveness indents them
 PRELUDE = 'import sys, torch; exec(compile(sys.stdin.read(), "alone.py", "exec"), {"torch": torch})'
 
@@ -171,14 +97,11 @@ def silent(
     _show(title, "silent", symptom, f"gives {got}, and {right} would be right", right=right)
 
 
-def alone(
-    title: str, says: str | int | tuple, function: Callable[[], object], until: str = ""
-) -> None:
+def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -> None:
     """Run a function without arguments in a process of its own, and assert that it dies saying so.
 
     For what would take this process's CUDA context along. The function may use torch and nothing
-    else from outside. Shows the last words and the exit code. says: as in fails. until: the first
-    version of torch in which it ends well; from it on, that is asserted.
+    else from outside. Shows the last words and the exit code. says: as in fails.
     """
     known = [CUDA_ERRORS.get(one, one) for one in (says if isinstance(says, tuple) else (says,))]
     if not _spare:
@@ -190,10 +113,6 @@ def alone(
         last_words = process.communicate(source, timeout=120)[1]
     finally:
         process.kill()
-    if until and (version := _newer(until)):
-        assert process.returncode == 0, f"{title!r}: torch {version} should run it:\n{last_words}"
-        _show(title, "loud", str(known[0]), f"nothing: torch {version} runs it")
-        return
     lines = [
         line
         for line in last_words.splitlines()
@@ -243,9 +162,9 @@ def index(exhibits: pd.DataFrame) -> Markdown:
         else:
             sight = one.message.splitlines()[0].replace("|", " ")
         sight = sight.replace("<", "&lt;")
-        if one.exhibit in TOLD_APART_BY:
-            sight += f" ({TOLD_APART_BY[one.exhibit]})"
         entry = known[one.exhibit]
+        if entry.index_note:
+            sight += f" ({entry.index_note})"
         lesson = entry.lesson
         link = f"[{lesson.replace('_', ' ')}]({lesson_file(lesson).name})" if lesson else "here"
         heading = standard_name(entry)
@@ -264,7 +183,7 @@ def recorded_index() -> Markdown:
 
 def index_of_lessons(*names: str) -> Markdown:
     """The causes that these lessons treat (names without numbers): what one sees, the cause, the
-    lesson. A cause links to the heading of SHOWN_UNDER.
+    lesson. A cause links to its heading there.
     """
     rows = ["| message or symptom | cause | lesson |", "|---|---|---|"]
     for name in names:
@@ -277,7 +196,7 @@ def _row(entry: CauseEntry) -> str:
     """A row of index_of_lessons."""
     first = entry.messages[0].replace("<", "&lt;")
     file = lesson_file(entry.lesson).name
-    heading = SHOWN_UNDER.get(entry.title, "").replace(" ", "-")
+    heading = entry.heading.replace(" ", "-")
     link = f"{file}#{heading}" if heading else file
     lesson = f"[{entry.lesson.replace('_', ' ')}]({file})"
     return f"| {first} | [{standard_name(entry)}]({link}) | {lesson} |"

@@ -66,7 +66,8 @@ def entry(one: causes.CauseEntry) -> dict[str, Any]:
     lesson = GALLERY if one.exhibit else one.lesson
     page = f"notebooks/{lesson_file(lesson).stem}" if lesson else ""
     place = pattern(one.place, re.I) if one.place else None
-    told = {key: value for key, value in asdict(one).items() if key != "words"}
+    unread = ("words", "heading", "index_note")
+    told = {key: value for key, value in asdict(one).items() if key not in unread}
     names = {"name": causes.standard_name(one), "names": explain.entry_title(one)}
     return told | names | {"place": place, "page": page, "more": explain.lesson_about(one)}
 
