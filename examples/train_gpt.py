@@ -20,11 +20,9 @@ import pickle
 import sys
 import warnings
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from types import ModuleType
@@ -447,48 +445,30 @@ def main(arguments: list[str] | None = None) -> list[float]:
     """Train as the command line says; returns the loss of each step that was run."""
     args = parse_arguments(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    seconds: dict[str, float] = {}
 
-    with timed(seconds, "data and model"):
-        # Nine tenths of the text to train on, 64 windows of the rest to evaluate on
-        data, characters = encode(TEXT.read_text(encoding="utf-8"))
-        train_data, val_data = data.tensor_split([len(data) * 9 // 10])
-        val_batch = get_batch(val_data, 0, (64, args.block_size)).to(device)
+    # Nine tenths of the text to train on, 64 windows of the rest to evaluate on
+    data, characters = encode(TEXT.read_text(encoding="utf-8"))
+    train_data, val_data = data.tensor_split([len(data) * 9 // 10])
+    val_batch = get_batch(val_data, 0, (64, args.block_size)).to(device)
 
-        torch.manual_seed(args.seed)
-        config = GPTConfig(
-            len(characters), args.block_size, args.n_layer, args.n_head, args.n_embd, args.dropout
-        )
-        model = GPT(config).to(device)
-        optimizer = make_optimizer(model)
-        scheduler = make_scheduler(optimizer, args.max_steps)
-        first_step = resume(args, model, optimizer, scheduler) if args.resume else 0
+    torch.manual_seed(args.seed)
+    config = GPTConfig(
+        len(characters), args.block_size, args.n_layer, args.n_head, args.n_embd, args.dropout
+    )
+    model = GPT(config).to(device)
+    optimizer = make_optimizer(model)
+    scheduler = make_scheduler(optimizer, args.max_steps)
+    first_step = resume(args, model, optimizer, scheduler) if args.resume else 0
 
     # Train
     steps = range(first_step, min(args.stop_after or args.max_steps, args.max_steps))
     if not steps:
         print(f"{args.checkpoint} has {first_step} steps: to go on, give more by --max_steps.")
         return []
-    training = (model, optimizer, scheduler)
-    losses = train_loop(args, *training, train_data, val_batch, steps, seconds)
-
-    with timed(seconds, "generated text"):
-        tokens = generate(model, val_batch[:1, :1])
+    losses = train_loop(args, model, optimizer, scheduler, train_data, val_batch, steps)
+    tokens = generate(model, val_batch[:1, :1])
     print("".join(characters[token] for token in tokens[0]))
-    print("\nseconds")
-    for name, value in seconds.items():
-        print(f"{value:6.2f}  {name}")
     return losses
-
-
-@contextmanager
-def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Add what the block takes, the GPU's work included, to seconds[name]."""
-    started = perf_counter()
-    yield
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    seconds[name] = seconds.get(name, 0.0) + perf_counter() - started
 
 
 def resume(args: Namespace, model: GPT, optimizer: Optimizer, scheduler: LambdaLR) -> int:
@@ -509,9 +489,11 @@ def train_loop(
     data: Tensor,
     val_batch: Tensor,
     steps: range,
-    seconds: dict[str, float],
 ) -> list[float]:
-    """Train for these steps, evaluating and saving between them; returns the loss of each."""
+    """Train for these steps, evaluating and saving between them; returns the loss of each.
+
+    Each evaluation prints the seconds since the start, the capture's among them.
+    """
     device = val_batch.device
     on_gpu = device.type == "cuda"
     shape = (args.gradient_accumulation_steps, args.micro_batch, args.block_size)
@@ -531,37 +513,21 @@ def train_loop(
         evaluate_on = Graphed(evaluate_on, pool, warmup=1)
 
     losses = []
-    for stretch, name in stretches(steps, args.eval_interval):
-        with timed(seconds, name):
-            for step in stretch:
-                batch = get_batch(data, step, shape)
-                if on_gpu:
-                    batch = batch.pin_memory()  # copied to the GPU without a wait
-                loss = train_on(batch)
-                losses.append(loss.clone())  # the next replay overwrites it
-                scheduler.step()
-        done = stretch.stop
+    started = perf_counter()
+    for step in steps:
+        batch = get_batch(data, step, shape)
+        if on_gpu:
+            batch = batch.pin_memory()  # copied to the GPU without a wait
+        loss = train_on(batch)
+        losses.append(loss.clone())  # the next replay overwrites it
+        scheduler.step()
+        done = step + 1
         if done % args.eval_interval == 0 or done == steps.stop:
-            with timed(seconds, "evaluations"):
-                val_loss = evaluate_on(val_batch)
-            print(f"{done}: loss {losses[-1]:.4f}, val loss {val_loss:.4f}")
-            with timed(seconds, "checkpoints"):
-                save_checkpoint(args.checkpoint, model, optimizer, scheduler, done, options)
+            val_loss = evaluate_on(val_batch)
+            said = f"{done}: loss {losses[-1]:.4f}, val loss {val_loss:.4f}"
+            print(f"{said}, {perf_counter() - started:.1f} s")
+            save_checkpoint(args.checkpoint, model, optimizer, scheduler, done, options)
     return torch.stack(losses).tolist()
-
-
-def stretches(steps: range, eval_interval: int) -> Iterator[tuple[range, str]]:
-    """Cut steps where something else happens: a capture, an evaluation. Each piece has a name."""
-    second, settled = steps.start + 1, steps.start + GRAPH_WARMUP + 1
-    evaluated = [end for end in steps if end % eval_interval == 0]
-    starts = sorted({steps.start, second, settled, *evaluated} & set(steps))
-    for start, stop in pairwise([*starts, steps.stop]):
-        if start < second:
-            yield range(start, stop), "first step"
-        elif start < settled:
-            yield range(start, stop), "warm-up and capture"
-        else:
-            yield range(start, stop), "other steps"
 
 
 if __name__ == "__main__":

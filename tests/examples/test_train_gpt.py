@@ -91,11 +91,9 @@ def test_a_step_adds_up_the_gradients_of_its_micro_batches():
 def test_it_runs_by_itself(tmp_path):
     done = run_python(ROOT / "examples" / "train_gpt.py", *options(max_steps=4), folder=tmp_path)
     said = done.stdout.splitlines()
-    losses = re.compile(r"(\d): loss \d\.\d{4}, val loss \d\.\d{4}$")
+    losses = re.compile(r"(\d): loss \d\.\d{4}, val loss \d\.\d{4}, \d+\.\d s$")
     assert [losses.match(line)[1] for line in said[:2]] == ["2", "4"]
     assert len("\n".join(said[2:])) >= 300
-    table = said[said.index("seconds") + 1 :]
-    assert len(table) == 6 and all(float(line.split("  ")[-2]) >= 0 for line in table)
 
 
 @pytest.fixture
