@@ -1,9 +1,8 @@
 """Give a notebook's GPU memory back while it stays open."""
 
 import gc
-import inspect
 from functools import partial
-from types import FunctionType, SimpleNamespace
+from types import CellType, FunctionType, SimpleNamespace
 
 import torch
 from IPython import get_ipython
@@ -44,7 +43,7 @@ def holds_gpu(value: object, around: tuple = ()) -> bool:
     if any(value is outer for outer in around):
         return False
     if isinstance(value, FunctionType):
-        inner = inspect.getclosurevars(value).nonlocals.values()
+        inner = [cell.cell_contents for cell in value.__closure__ or () if is_filled(cell)]
     elif isinstance(value, dict | SimpleNamespace):
         inner = (value if isinstance(value, dict) else vars(value)).values()
     elif isinstance(value, list | tuple | set):
@@ -52,3 +51,12 @@ def holds_gpu(value: object, around: tuple = ()) -> bool:
     else:
         return isinstance(value, HOLDERS)
     return any(holds_gpu(item, (*around, value)) for item in inner)
+
+
+def is_filled(cell: CellType) -> bool:
+    """Whether the closure's variable has a value; one that is bound later, or deleted, has none."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
