@@ -24,6 +24,7 @@ from docs.search import GALLERY
 from helpers.trace import read_trace
 
 SOURCE = ROOT / "docs/_build/source"
+TEMPLATES = ROOT / "docs/templates"
 RESULTS = sorted(path.relative_to(ROOT) for path in ROOT.glob("benchmarks/results/*.md"))
 # cheat sheet, found on the way, glossary, originals; then what the rooms say of themselves
 REFERENCES = [
@@ -49,7 +50,7 @@ def write_pages(folder: Path = SOURCE) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for text in TEXTS:
         _write(folder / text, READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / text).read_text()))
-    _write(folder / "notebooks/solutions/index.md", SOLUTIONS)
+    _write(folder / "notebooks/solutions/index.md", template("solutions"))
     _write(folder / "api.md", api_pages())
     lessons = played(recorded_lessons())
     for path in [*lessons, *(path.parent / "solutions" / path.name for path in lessons)]:
@@ -59,69 +60,17 @@ def write_pages(folder: Path = SOURCE) -> None:
     readme = READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / "README.md").read_text())
     _write(folder / "README.md", BADGES.sub("", readme))
     _write(folder / "index.md", front_page(readme) + site_contents())
-    explain = EXPLAIN.format(gallery=lesson_file(GALLERY).name, ask=where_to_ask(repository()))
+    ask = where_to_ask(repository())
+    explain = template("explain").format(gallery=lesson_file(GALLERY).name, ask=ask)
     _write(folder / "explain.md", explain)
-    _write(folder / "404.md", MISSING)
+    _write(folder / "404.md", template("404"))
     for path in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
         copy_linked_files(path, folder)
 
 
-FRONT = """{title}
-
-{about}
-
-{headline}
-
-```{{container}} doors
-[**Read** Start with lesson 0, all its outputs on the page, in half an hour.](notebooks/{start})
-
-[**Run** Open the lessons in JupyterLab: without a GPU, they replay an H200's numbers.](README.md)
-
-[**I have an error** Paste the traceback, and read what causes it and how to fix it.](explain.md)
-```
-
-{picture}
-
-*One training step on an H200, three times, on one time axis: launched operation by operation; captured, which only records the launches; and replayed as a graph, which one call launches.* Press *Play*.
-
-{offer}
-
-## Which lessons
-
-{paths}
-
-[What each lesson teaches](docs/lessons.md), what it builds on and what it takes. Keep at hand: the one-page [cheat sheet](docs/cheat_sheet.md) and the [glossary](docs/glossary.md).
-"""  # noqa: E501
-EXPLAIN = """---
-orphan: true
----
-# I have an error
-
-```{{container}} ask
-The box answers where scripts run. Elsewhere, `python -m capturable.explain "<message>"` does.
-```
-
-The answers are those of [capturable explain](capturable/README.md), and most of them are shown with code in the [failure gallery](notebooks/{gallery}). {ask}
-"""  # noqa: E501
-MISSING = """---
-orphan: true
----
-# There is no such page
-
-The address may be misspelt, or a lesson has a new number. Search for its name, or begin at the [front page](index.md). For an error that your code raises: [I have an error](explain.md).
-"""  # noqa: E501
-SOLUTIONS = """# Solutions
-
-One way to solve each lesson's exercises. Try them yourself first: every exercise has hints, and
-its check says where your answer differs from the expected one.
-
-```{toctree}
-:maxdepth: 1
-:glob:
-
-[0-9]*
-```
-"""
+def template(name: str) -> str:
+    """The Markdown of a page that no other file holds."""
+    return (TEMPLATES / f"{name}.md").read_text(encoding="utf-8")
 
 
 def front_page(readme: str) -> str:
@@ -133,7 +82,7 @@ def front_page(readme: str) -> str:
     start = lesson_file("start_here").name
     words = {"title": title, "about": about, "headline": headline, "offer": offer}
     moving = f"``````{{raw}} html\n{animation_html()}\n``````"
-    return FRONT.format(picture=moving, start=start, paths=paths, **words)
+    return template("front_page").format(picture=moving, start=start, paths=paths, **words)
 
 
 def animation_html() -> str:

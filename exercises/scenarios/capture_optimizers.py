@@ -75,7 +75,7 @@ def train_on_plateau(answer: Callable) -> None:
     if not are_close(losses[0], expected[0]):
         raise Wrong(f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
     reads = counts["reads"]
-    _decided_by_means(metrics, losses, steps)
+    _require_mean_losses(metrics, losses, steps)
     eagerly = partial(_plateau, net, batch, epochs, steps)
     symptoms = [(EVERY_STEP, partial(eagerly, "step")), (NO_SCHEDULE, partial(eagerly, "never"))]
     require_expected(losses, expected, symptoms)
@@ -113,7 +113,7 @@ def _metrics() -> Iterator[list]:
         yield metrics
 
 
-def _decided_by_means(metrics, losses, steps):
+def _require_mean_losses(metrics, losses, steps):
     """Raises Wrong if a scheduler was given something else than the mean loss of each epoch."""
     if len(metrics) == len(losses):
         raise Wrong(EVERY_STEP)

@@ -137,13 +137,13 @@ def make_responder(answer: Callable) -> None:
     if not are_close(used.given, expected):
         if all(bool((made == made[:, -1:]).all()) for made in used.given):
             raise Wrong(LAST)
-        match_symptoms(used.given, _response_faults(partial(_answers, model, requests)))
+        match_symptoms(used.given, _faults_with_responses(partial(_answers, model, requests)))
     used.require(expected)
     asked = sum(count - 1 for _, count in requests)
     used.replays(graphs=max(asked, used.counts["graphs"]), operators=10**6)
 
 
-def _response_faults(answers: Callable) -> Iterator[tuple[tuple[str, str], list]]:
+def _faults_with_responses(answers: Callable) -> Iterator[tuple[tuple[str, str], list]]:
     for warm in (3, 0):
         yield IGNORED, answers(reads=False, warm=warm)
         yield WENT_ON, answers(places=False, warm=warm)
