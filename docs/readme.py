@@ -6,6 +6,7 @@ python -m docs.readme
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,35 +31,7 @@ from trace_report.chart import draw as draw_traces
 
 README = ROOT / "README.md"
 LESSONS = ROOT / "docs/lessons.md"
-EVENING = ("start_here", "capture_and_replay", "capture_training_step", "capture_own_script")
-PATHS = {  # what a reader wants: the lessons that say it; what they need is added
-    "have one evening": EVENING,
-    "want to know whether a graph is worth it": ("profile_eager_training",),
-    "want to capture your own training loop": (
-        "make_code_capturable",
-        "capture_optimizers",
-        "train_language_model",
-    ),
-    "want a step as short as its kernels": ("reach_floor",),
-    "use `torch.compile`, or choose an API": (
-        "graph_part_of_model",
-        "let_torch_compile_capture",
-        "choose_api",
-    ),
-    "serve models": (
-        "graph_many_shapes",
-        "decode_language_model",
-        "serve_language_model",
-        "speculate_tokens",
-    ),
-    "change a model while it serves, as in reinforcement learning": ("change_weights",),
-    "run a mixture of experts": ("capture_experts",),
-    "train agents or controllers": ("train_agent",),
-    "generate images": ("sample_diffusion_model",),
-    "train on several GPUs": ("train_on_several_gpus",),
-    "write kernels, or look inside graphs": ("look_inside_graph", "loop_on_gpu"),
-    "want to test yourself": ("repair_ten_scripts",),
-}
+PATHS: dict[str, list[str]] = tomllib.loads((ROOT / "docs/paths.toml").read_text())
 WHOLE_STEP = ("whole-step graph", "whole_step")  # the graph of a step, in recorded tables
 EXERCISING = r"\+ (\d+) minutes of exercises"
 PROMISE = r"\*\*After this lesson\*\*,? you can (.*)\."
@@ -104,7 +77,7 @@ def course_totals() -> str:
     everything = [path for paths in by_part.values() for path in paths]
     asked = sum(len(exercises(path)) for path in everything)
     failures = len(recorded_lesson(GALLERY).value("exhibits"))
-    evening = [lesson_file(name) for name in EVENING]
+    evening = [lesson_file(name) for name in PATHS["have one evening"]]
     core = by_part[next(iter(by_part))]
     return (
         f"- **One evening**, {hours(evening)}, takes you to a graph of your own training script. "

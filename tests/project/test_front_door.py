@@ -80,7 +80,7 @@ def test_the_readmes_pictures_show_the_recorded_numbers(picture, draw, tmp_path)
 
 def test_each_path_names_what_it_needs_and_adds_up_all_minutes():
     (row,) = (row for row in readme.path_table().splitlines() if "| have one evening" in row)
-    evening = [lesson_file(name) for name in readme.EVENING]
+    evening = [lesson_file(name) for name in readme.PATHS["have one evening"]]
     reading, exercising = map(sum, zip(*map(readme.duration, evening), strict=True))
     assert row.endswith(f" |  | {reading} | {reading + exercising} |"), "it needs no other lesson"
     needed = readme.with_prerequisites([lesson_file("speculate_tokens")])
