@@ -1,8 +1,10 @@
 """Give a notebook's GPU memory back while it stays open."""
 
 import gc
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
-from types import CellType, FunctionType, SimpleNamespace
+from types import FunctionType, SimpleNamespace
 
 import torch
 from IPython import get_ipython
@@ -42,21 +44,22 @@ def holds_gpu(value: object, around: tuple = ()) -> bool:
     """
     if any(value is outer for outer in around):
         return False
+    inner: Iterable[object]
     if isinstance(value, FunctionType):
-        inner = [cell.cell_contents for cell in value.__closure__ or () if is_filled(cell)]
+        inner = closure_values(value)
     elif isinstance(value, dict | SimpleNamespace):
         inner = (value if isinstance(value, dict) else vars(value)).values()
     elif isinstance(value, list | tuple | set):
-        inner = value  # type: ignore[assignment]
+        inner = value
     else:
         return isinstance(value, HOLDERS)
     return any(holds_gpu(item, (*around, value)) for item in inner)
 
 
-def is_filled(cell: CellType) -> bool:
-    """Whether the closure's variable has a value; one that is bound later, or deleted, has none."""
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+def closure_values(function: FunctionType) -> list[object]:
+    """What the variables of a closure hold; one that is bound later, or deleted, holds nothing."""
+    values = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):
+            values.append(cell.cell_contents)
+    return values

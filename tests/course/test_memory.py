@@ -17,6 +17,17 @@ def itself():
     return step
 
 
+def deleted():
+    """A closure whose variable has no value any more."""
+    value = 1
+
+    def step():
+        return value  # noqa: F821
+
+    del value
+    return step
+
+
 def test_tensors_are_found_in_lists_dicts_partials_and_closures():
     tensor = torch.ones(1)
 
@@ -28,6 +39,7 @@ def test_tensors_are_found_in_lists_dicts_partials_and_closures():
     for value in (tensor, torch.nn.Linear(1, 1), *containers, *functions):
         assert holds_gpu(value)
     assert not holds_gpu(itself())
+    assert not holds_gpu(deleted())
     for value in (1, "x", [1.0], {"a": None}, print, lambda: 1, torch):
         assert not holds_gpu(value)
 
