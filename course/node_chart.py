@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from helpers.charts import COLOURS, sheet
+from helpers.charts import COLOURS, titled_axes
 
 
 def draw_nodes(
@@ -19,7 +19,7 @@ def draw_nodes(
     """
     places = _places(len(labels), edges, wide)
     lowest = min((down for _, down in places), default=0)
-    axes = sheet(title, 1.1 - 0.45 * lowest)
+    axes = titled_axes(title, 1.1 - 0.45 * lowest)
     boxes = []
     for place, label, colour in zip(places, labels, colours, strict=True):
         look = {"boxstyle": "round,pad=0.4", "color": COLOURS[colour]}

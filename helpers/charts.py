@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 
 from helpers.spread import quartiles
 from trace_report import lanes
-from trace_report.lanes import LINES, WIDTH, in_unit, sheet, timeline, timelines
+from trace_report.lanes import LINES, WIDTH, in_unit, timeline, timelines, titled_axes
 from trace_report.units import digits, in_words, unit
 
-__all__ = ["LINES", "WIDTH", "sheet", "timeline", "timelines"]
+__all__ = ["LINES", "WIDTH", "timeline", "timelines", "titled_axes"]
 
 COLOURS = lanes.COLOURS | {
     "eager": "#CC79A7",
@@ -41,7 +41,7 @@ def cpu_gpu_chart(
     if busy_us:
         medians.insert(1, "GPU busy time", pd.Series(busy_us, dtype=float))
         reach.insert(1, np.full((2, len(medians)), np.nan))  # one trace has no spread to show
-    axes = sheet(title or _finding(medians), 1.6 + 0.28 * medians.size)
+    axes = titled_axes(title or _finding(medians), 1.6 + 0.28 * medians.size)
     colours = [COLOURS[lane] for lane in medians]
     whiskers = {"elinewidth": 1, "capsize": 2}
     medians.plot.barh(

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from trace_report.lanes import COLOURS, in_unit, sheet, timelines
+from trace_report.lanes import COLOURS, in_unit, timelines, titled_axes
 from trace_report.step_view import (
     end_us_of,
     events_of_step,
@@ -62,7 +62,7 @@ def time_bars(traces: dict[str, Trace]) -> Figure:
     ]
     several = " busiest" if table.gpus.max() > 1 else ""
     table = table[list(BARS.values())].set_axis(list(BARS), axis=1).rename(short)
-    axes = sheet(f"The{several} GPU idles for {', '.join(said)}.", 1.5 + 0.28 * table.size)
+    axes = titled_axes(f"The{several} GPU idles for {', '.join(said)}.", 1.5 + 0.28 * table.size)
     colours = [COLOURS[lane] for lane in table]
     table.plot.barh(width=0.8, ax=axes, legend=False, color=colours)
     _label(axes, table.max(axis=None), "per step (host: at most)")
@@ -75,7 +75,7 @@ def host_bars(name: str, trace: Trace) -> Figure:
     work, took = host_work(trace), in_words(trace.summary().step_us)
     what = "a step takes" if trace.marked() else "the whole trace takes"
     title = f"No GPU in this trace: {what} the host {took} ({_shortened(name)})."
-    axes = sheet(title, 1.2 + 0.28 * len(work))
+    axes = titled_axes(title, 1.2 + 0.28 * len(work))
     names = [_shortened(name) for name in work.index]
     pd.Series(work.to_numpy(), names).plot.barh(width=0.8, ax=axes, color=COLOURS["host time"])
     _label(axes, work.max(), "outermost operators, per step")

@@ -37,7 +37,7 @@ plt.style.use(
 )
 
 
-def sheet(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
+def titled_axes(title: str, height: float = 3.0, *shape: int, **options: Any) -> Any:
     """An empty chart in the course's width, under its title: one sentence that says what to see.
 
     height: inches. shape and options go to plt.subplots, whose Axes it returns.
@@ -78,7 +78,9 @@ def timelines(
     end = end_us or max([end_us_of(part) for part in parts.values()]) or 1
     height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)
     title = title or _work(parts)
-    column = sheet(title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes)[:, 0]
+    column = titled_axes(
+        title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes
+    )[:, 0]
     for axes, (name, part) in zip(column, parts.items(), strict=True):
         axes.set_title(name, loc="left", fontsize="medium", fontweight="bold", pad=18)
         _draw(axes, part, end)

@@ -39,7 +39,7 @@ class Mask(nn.Module):
         return x * (drawn < 0.75) / 0.75
 
 
-def zeroed(*between: nn.Module) -> nn.Module:
+def net_with_zero_gradients(*between: nn.Module) -> nn.Module:
     """A network with gradients of zero."""
     net = perceptron(*between)
     for parameter in net.parameters():
@@ -86,7 +86,7 @@ def in_graphs(answer: Callable) -> None:
     """Two networks, each with an iteration that zeroes its own gradients, used in turns; then the
     same with batches of two numbers of rows.
     """
-    nets, rows = [zeroed(), zeroed()], draw_int()
+    nets, rows = [net_with_zero_gradients(), net_with_zero_gradients()], draw_int()
     batches = list(torch.randn(8, rows, 4, device="cuda"))
     longer = list(torch.randn(8, rows + 2, 4, device="cuda"))
     iterates = [iteration(net) for net in nets]
@@ -207,7 +207,7 @@ def forwards(net: nn.Module, capture: Callable) -> tuple:
 def train_and_validate(answer: Callable) -> None:
     """The same network, trained and validated in turns."""
     generator = torch.Generator("cuda").manual_seed(draw_int(1, 1000))
-    net = zeroed(Mask(generator))
+    net = net_with_zero_gradients(Mask(generator))
     inputs, start = list(torch.randn(4, draw_int(), 4, device="cuda")), generator.get_state()
 
     def eagerly(train, validate):
