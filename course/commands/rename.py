@@ -32,6 +32,7 @@ from course.recordings.statements import IMPORT, bound
 
 FILE = re.compile(r"\b\d+_\w+\.(?:ipynb|html|md)\b")
 NAME = re.compile(r"(?:(\d\d)_)?([a-z][a-z0-9]*(?:_[a-z0-9]+)+)")  # a number, a verb and an object
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)  # in Markdown
 LINKS = ("*.md", "*/README.md", "docs/*.md", "jupyter/*.json")
 TEXTS = (*LINKS, "**/*.py", "**/*.toml", "docs/**/*.*", "capturable/*.json", "traces/works_on.json")
 FILES = (
@@ -143,7 +144,7 @@ def rename_definition(old: str, new: str, root: Path = ROOT) -> list[Path]:
     """Rename a function, class or constant; return the texts, modules and notebooks that named it.
 
     Raises LookupError if no module defines old; ValueError if new is taken, or if old names
-    something else too.
+    something else too, or is a word of the project's prose.
     """
     trees = list(_trees(root))
     homes = {
@@ -165,7 +166,11 @@ def rename_definition(old: str, new: str, root: Path = ROOT) -> list[Path]:
                     f"{old} is also an attribute or an argument in {short(path)}: rename one of "
                     "the two by hand first."
                 )
-    return rewrite(root, partial(re.compile(rf"\b{old}\b").sub, new), TEXTS, lambda code: True)
+    whole_word = re.compile(rf"\b{old}\b")
+    for path in (path for pattern in LINKS for path in root.glob(pattern) if "_" not in old):
+        if whole_word.search(CODE.sub("", path.read_text(encoding="utf-8"))):
+            raise ValueError(f"{old} is also a word of {short(path)}: rename it by hand.")
+    return rewrite(root, partial(whole_word.sub, new), TEXTS, lambda code: True)
 
 
 def _trees(root: Path) -> Iterator[tuple[Path, ast.Module]]:

@@ -142,3 +142,15 @@ def test_a_function_is_renamed_where_its_name_means_nothing_else(tmp_path, user,
     else:
         assert rename.rename_definition("old", to, tmp_path) == [tmp_path / "helpers/a.py"]
         assert (tmp_path / "helpers/a.py").read_text() == "def new(): ...\n"
+
+
+def test_a_word_of_the_prose_is_left_to_the_author(tmp_path):
+    (tmp_path / "helpers").mkdir()
+    (tmp_path / "helpers/a.py").write_text(DEFINITION)
+    readme = tmp_path / "README.md"
+    readme.write_text("An old friend of `old`.\n")
+    with pytest.raises(ValueError, match="old is also a word of .*README.md: rename it by hand"):
+        rename.rename_definition("old", "new", tmp_path)
+    readme.write_text("A friend of `old`.\n")
+    rename.rename_definition("old", "new", tmp_path)
+    assert readme.read_text() == "A friend of `new`.\n"
