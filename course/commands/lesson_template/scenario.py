@@ -6,13 +6,16 @@ import torch
 
 from exercises.answers.graph_use import call_answer
 from exercises.scenarios.common import draw_int
+from exercises.scenarios.rules import unmodified
 
 
 def make_scaler(answer: Callable) -> None:
     """A weight, and five inputs; the sample is the first."""
     weight = torch.randn(4, device="cuda")
     batches = torch.randn(5, draw_int(), 4, device="cuda")
-    used = call_answer(answer(weight, batches[0].clone()), list(batches))
+    sample = batches[0].clone()
+    with unmodified("sample", sample):
+        used = call_answer(answer(weight, sample), list(batches))
     used.replays(graphs=5, operators=10)
     used.require([batch * weight for batch in batches])
 
@@ -21,7 +24,9 @@ def running_total(answer: Callable) -> None:
     """Five inputs, and the sum of all so far after each; the sample is the first input."""
     batches = torch.randn(5, draw_int(), device="cuda")
     totals = list(batches.cumsum(0))
-    used = call_answer(answer(batches[0].clone()), list(batches))
+    sample = batches[0].clone()
+    with unmodified("sample", sample):
+        used = call_answer(answer(sample), list(batches))
     used.replays(graphs=5, operators=10)
     warm_up = "The warm-up has added to the total: put it back to zero, in place."
     first = "Every call adds the first input: copy the new one into the static input."
