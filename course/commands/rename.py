@@ -167,9 +167,10 @@ def rename_definition(old: str, new: str, root: Path = ROOT) -> list[Path]:
                     "the two by hand first."
                 )
     whole_word = re.compile(rf"\b{old}\b")
-    for path in (path for pattern in LINKS for path in root.glob(pattern) if "_" not in old):
-        if whole_word.search(CODE.sub("", path.read_text(encoding="utf-8"))):
-            raise ValueError(f"{old} is also a word of {short(path)}: rename it by hand.")
+    if "_" not in old:  # else it is no word of any language
+        for path, text in _markdown(root):
+            if whole_word.search(CODE.sub("", text)):
+                raise ValueError(f"{old} is also a word of {short(path)}: rename it by hand.")
     return rewrite(root, partial(whole_word.sub, new), TEXTS, lambda code: True)
 
 
@@ -182,6 +183,15 @@ def _trees(root: Path) -> Iterator[tuple[Path, ast.Module]]:
         cells = nbformat.read(path, as_version=4).cells
         for cell in (cell for cell in cells if cell.cell_type == "code"):
             yield path, ast.parse(python(cell.source))
+
+
+def _markdown(root: Path) -> Iterator[tuple[Path, str]]:
+    """The texts of the project, and the Markdown of each notebook."""
+    for path in (path for pattern in LINKS for path in root.glob(pattern)):
+        yield path, path.read_text(encoding="utf-8")
+    for path in sorted(root.glob("notebooks/**/*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        yield path, "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -152,5 +152,12 @@ def test_a_word_of_the_prose_is_left_to_the_author(tmp_path):
     with pytest.raises(ValueError, match="old is also a word of .*README.md: rename it by hand"):
         rename.rename_definition("old", "new", tmp_path)
     readme.write_text("A friend of `old`.\n")
+    lesson = tmp_path / "notebooks/00_meet_friends.ipynb"
+    lesson.parent.mkdir()
+    prose = nbformat.v4.new_markdown_cell("An old friend.")
+    nbformat.write(nbformat.v4.new_notebook(cells=[prose]), lesson)
+    with pytest.raises(ValueError, match="old is also a word of .*ipynb: rename it by hand"):
+        rename.rename_definition("old", "new", tmp_path)
+    lesson.unlink()
     rename.rename_definition("old", "new", tmp_path)
     assert readme.read_text() == "A friend of `new`.\n"
