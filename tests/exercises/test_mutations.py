@@ -8,9 +8,8 @@ import pytest
 from course.paths import lesson_name
 from exercises.answers import limits, runs
 from tests.support import answers
-from tests.support.accepted_mutants import RIGHT
 from tests.support.captures import EXERCISES, verdict
-from tests.support.mutants import mutants
+from tests.support.mutants import ACCEPTED, mutants
 
 SECONDS = 10  # of a mutant whose loop does not end
 
@@ -38,7 +37,7 @@ def test_a_changed_solution_is_refused(monkeypatch, lesson):
     for path, name in EXERCISES:
         for what, answer in changed(path, name) if path == lesson else ():
             change = f"{name}: {what}"
-            if change not in RIGHT:
+            if change not in ACCEPTED:
                 outcome = verdict(monkeypatch, path, name, answer)
                 assert outcome or what, f"the solution itself: {outcome}"
                 accepted += [change] if outcome and what else []
@@ -46,8 +45,8 @@ def test_a_changed_solution_is_refused(monkeypatch, lesson):
 
 
 def test_the_list_names_changes_that_exist():
-    listed = {change.partition(":")[0] for change in RIGHT}
-    assert RIGHT.keys() <= {
+    listed = {change.partition(":")[0] for change in ACCEPTED}
+    assert ACCEPTED.keys() <= {
         f"{name}: {change}"
         for path, name in EXERCISES
         if name in listed

@@ -6,8 +6,7 @@ import re
 from course.lessons import unnumbered
 from course.paths import NOTEBOOKS, ROOT
 from exercises.answers.solutions import is_stub
-from tests.support.accepted_mutants import RIGHT as ACCEPTED
-from tests.support.mutants import mutants
+from tests.support.mutants import ACCEPTED, mutants
 from tests.support.notebooks import code
 
 ANSWERS = ROOT / "tests/exercises/answers"  # <lesson>.py: wrong answers, and other right ones
