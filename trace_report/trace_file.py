@@ -114,7 +114,7 @@ def _tables(events, needs_gpu):
     annotations = host[host.category == "user_annotation"]
     steps = annotations[annotations.name.str.startswith(STEP)].sort_values("start_us")
     if steps.empty:
-        steps = _one_step_for_all(host)
+        steps = _single_step(host)
     steps = steps.reset_index(drop=True)
     calls = host[host.category.isin(["cuda_runtime", "cuda_driver"])]
     launches = calls[named(calls, LAUNCH) | calls.correlation.isin(gpu.correlation.dropna())]
@@ -126,7 +126,7 @@ def _tables(events, needs_gpu):
     return {"steps": steps.assign(step=steps.index), "gpu": gpu, **tables}
 
 
-def _one_step_for_all(host):
+def _single_step(host):
     """Without step marks: a single step that spans the host's events, on its busiest thread."""
     start_us, end_us = host.start_us.min(), host.end_us.max()
     process, thread = host.groupby(["process", "thread"], dropna=False).size().idxmax()

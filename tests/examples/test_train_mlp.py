@@ -88,7 +88,7 @@ def test_the_script_before_trains_on_the_smaller_batches_too(eager_losses):
     assert losses[:9] == pytest.approx(eager_losses[:9], rel=1e-3)
 
 
-def test_the_lesson_s_table_has_the_lines_of_both_scripts():
+def test_the_table_of_the_lesson_has_the_lines_of_both_scripts():
     before, after = (file_of(name).read_text() for name in ("train_mlp_eager", "train_mlp"))
     lesson = lesson_file(LESSON).read_text(encoding="utf-8").replace('\\"', '"')
     rows = re.findall(r"\| \d* ?\| `(.+?)` \| `(.+?)`[ ,]", lesson)
