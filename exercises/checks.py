@@ -48,12 +48,11 @@ def check_capture(
 ) -> Outcome:
     """Use a learner's function as its scenario does, with several seeds, and say what is wrong.
 
-    scenario(answer) raises exercises.answers.wrong.Wrong; by default it is the function of the
-    exercise's name in exercises.scenarios.<lesson>. It runs on the stand-in and then, if there is
-    one, on the GPU; gpu chooses one of the two. Where a broken function is to be repaired, the
-    first two wrong runs say what is seen, and only the third what to do. Whatever the answer does,
-    it raises nothing but KeyboardInterrupt. Raises LookupError if the open lesson has no solution
-    of that name.
+    scenario(answer) raises exercises.answers.wrong.Wrong; by default it is judge_<exercise> in
+    exercises.scenarios.<lesson>. It runs on the stand-in and then, if there is one, on the GPU; gpu
+    chooses one of the two. Where a broken function is to be repaired, the first two wrong runs say
+    what is seen, and only the third what to do. Whatever the answer does, it raises nothing but
+    KeyboardInterrupt. Raises LookupError if the open lesson has no solution of that name.
     """
     exercise = asked_exercise(answer, sys._getframe(1))
     name = exercise.name

@@ -25,13 +25,13 @@ FROZEN = (
 )
 
 
-def make_predictor(answer: Callable) -> None:
+def judge_make_predictor(answer: Callable) -> None:
     """A network of one layer, and five inputs; the sample is the first."""
     net, sample = _predict(answer, lambda net, inputs, sample: net(inputs), {})
     _keeps_weights(answer, net, sample)
 
 
-def make_scaled_predictor(answer: Callable) -> None:
+def judge_make_scaled_predictor(answer: Callable) -> None:
     """The same network; each result is divided by its largest magnitude."""
     _predict(
         answer,
@@ -87,7 +87,7 @@ def _keeps_weights(answer, net, sample):
         )
 
 
-def trajectory(answer: Callable) -> None:
+def judge_trajectory(answer: Callable) -> None:
     """A state of three numbers, and a step that moves it."""
     states = draw_int(3)
     weight, shift = torch.randn(2, 3, device="cuda")

@@ -86,7 +86,7 @@ def experts(routings: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
     return up, [routed(routing, n_embd) for routing in routings]
 
 
-def graph_counted(answer: Callable) -> None:
+def judge_graph_counted(answer: Callable) -> None:
     """Five routings of twelve tokens to four experts with three rows each; the sample's drops."""
     n_expert, tokens = 4, 12
     capacity = 3
@@ -143,7 +143,7 @@ def rows(y: Tensor, ok: Tensor) -> Tensor:
     return torch.where(ok[:, None], y, 0)
 
 
-def graph_groups(answer: Callable) -> None:
+def judge_graph_groups(answer: Callable) -> None:
     """Four inputs with other routings than the sample's; the last goes to one expert."""
     routings = [torch.arange(8) // 2, torch.tensor([0, 1, 1, 1, 2, 3, 3, 3])]
     routings += [torch.tensor([3, 1, 3, 0, 3, 2, 0, 3]), torch.full((8,), 2)]
@@ -185,7 +185,7 @@ def _in_groups(up, x, expert, counts):
     return torch.empty_like(y).index_copy_(0, order, y)
 
 
-def graph_two_capacities(answer: Callable) -> None:
+def judge_graph_two_capacities(answer: Callable) -> None:
     """Five inputs, of which the first, the third and the last fit into the capacity."""
     fits, overflows = torch.arange(12) % 4, torch.tensor([0] * 7 + [1, 2, 3, 1, 2])
     up, xs = experts([fits, overflows, fits.flip(0), torch.full((12,), 2), fits])

@@ -61,7 +61,7 @@ FIRST_COPY = (
 )
 
 
-def train_on_plateau(answer: Callable) -> None:
+def judge_train_on_plateau(answer: Callable) -> None:
     """A few epochs on one batch; the losses fall more and more slowly, so the rate falls too."""
     net, [batch] = perceptron(nn.Tanh()), draw_batches(1)
     epochs, steps = 5, draw_int(4, 7)
@@ -143,7 +143,7 @@ def _plateau(net, batch, epochs, steps, when):
     return losses
 
 
-def train_in_half(answer: Callable) -> None:
+def judge_train_in_half(answer: Callable) -> None:
     """Ten batches, one of which makes a gradient overflow in fp16."""
     net, batches = perceptron(nn.Tanh()), draw_batches(10)
     inputs, targets = batches[6]
@@ -248,7 +248,7 @@ class Loader(list):
         return (self[number] for number in range(len(self)))
 
 
-def train_prefetched(answer: Callable) -> None:
+def judge_train_prefetched(answer: Callable) -> None:
     """Two trainings on pinned batches, whose copies are to run during the replays."""
     for _ in range(2):
         net, steps = perceptron(), draw_int(5, 8)

@@ -31,7 +31,7 @@ FROZEN = (
 )
 
 
-def graph_after_warm_up(answer: Callable) -> None:
+def judge_graph_after_warm_up(answer: Callable) -> None:
     """A network with dropout, trained on eight batches."""
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(8)
     expected = losses_of(net, momentum, batches)
@@ -50,7 +50,7 @@ def graph_after_warm_up(answer: Callable) -> None:
     require_replays(used.seen, 5, "calls after the warm-up")
 
 
-def train_with_falling_rate(answer: Callable) -> None:
+def judge_train_with_falling_rate(answer: Callable) -> None:
     """Ten batches, whose learning rate falls by a third after each."""
     net, batches = perceptron(nn.Tanh()), draw_batches(10)
     rates = torch.tensor([0.05 * 0.7**step for step in range(10)], device="cuda").unbind()
@@ -66,7 +66,7 @@ def train_with_falling_rate(answer: Callable) -> None:
     detached(losses)
 
 
-def resume(answer: Callable) -> None:
+def judge_resume(answer: Callable) -> None:
     """A training goes on from a checkpoint, for eight steps."""
     net, batches = perceptron(nn.Tanh()), draw_batches(12)
     optimizer = momentum(net.parameters())

@@ -38,7 +38,7 @@ LARGEST_NORM = 0.1
 NOT_CLIPPED = "The gradients are not clipped: clip them after backward, inside the captured step."
 
 
-def train_epoch(answer: Callable) -> None:
+def judge_train_epoch(answer: Callable) -> None:
     """Five batches, of which the graph must see each one; they still serve the next epoch."""
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
     expected = losses_of(net, momentum, batches)
@@ -58,7 +58,7 @@ def train_epoch(answer: Callable) -> None:
         detached(losses)
 
 
-def log_and_capture(answer: Callable) -> None:
+def judge_log_and_capture(answer: Callable) -> None:
     """The norm of the weights before training, and five steps of training from a graph."""
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
     expected = losses_of(net, momentum, batches)
@@ -81,7 +81,7 @@ def log_and_capture(answer: Callable) -> None:
         detached(used.kept)
 
 
-def continue_with_graph(answer: Callable) -> None:
+def judge_continue_with_graph(answer: Callable) -> None:
     """A network with batch normalisation and dropout, captured after three eager steps."""
     net, batches = perceptron(nn.BatchNorm1d(8), nn.Dropout(0.5)), draw_batches(8)
     optimizer = momentum(net.parameters())
@@ -136,7 +136,7 @@ def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None
         raise Wrong("The warm-up changed the momentum: restore its values, in place.")
 
 
-def capture_training(answer: Callable) -> None:
+def judge_capture_training(answer: Callable) -> None:
     """A network with dropout and an optimizer with momentum, trained on five batches, its gradients
     clipped.
     """

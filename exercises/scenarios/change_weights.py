@@ -89,7 +89,7 @@ def require_kept(kept: list, expected: list) -> None:
         raise Wrong("A later replay wrote over a result: clone it.")
 
 
-def adapter_server(answer: Callable) -> None:
+def judge_adapter_server(answer: Callable) -> None:
     """One adapter merged and unmerged; then two in a row, and unmerged."""
     n_in, n_out = 5, 6
     layer = nn.Linear(n_in, n_out, bias=False, device="cuda").requires_grad_(False)
@@ -137,7 +137,7 @@ def _merges(returned, base, batches, adapters):
     require_kept(before, outputs())
 
 
-def adapter_rows(answer: Callable) -> None:
+def judge_adapter_rows(answer: Callable) -> None:
     """Nothing loaded; two of three slots loaded; one of these loaded again."""
     n_in, n_out = 4, 5
     rank, n_slots = 2, 3
@@ -232,7 +232,7 @@ def _in_turns(predict, publish, versions, batches, stream):
     return results
 
 
-def published(answer: Callable) -> None:
+def judge_published(answer: Callable) -> None:
     """Predict and publish in turns; nothing but the answer's own waits orders the streams."""
     net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).to("cuda")
     net.requires_grad_(False)

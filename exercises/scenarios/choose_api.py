@@ -26,7 +26,7 @@ ADVISED = [  # found, whether the tree advises a graph, and whether the optimize
 ]
 
 
-def train_as_advised(answer: Callable) -> None:
+def judge_train_as_advised(answer: Callable) -> None:
     """Three steps: a busy GPU, a short optimizer, and one that takes longer than the GPU."""
     net, batches = perceptron(nn.Tanh()), draw_batches(4)
     losses = partial(losses_of, net, momentum)
@@ -68,7 +68,7 @@ def _as_advised(used, stepped, found, graph, whole):
     used.replays(graphs=calls, operators=calls * (3 if whole else 12))
 
 
-def graph_around_read(answer: Callable) -> None:
+def judge_graph_around_read(answer: Callable) -> None:
     """Three modules; the hidden values of an input and of its negative choose different ones."""
     first = nn.Sequential(nn.Linear(4, 8, bias=False), nn.Tanh()).cuda()
     left = nn.Linear(8, 2).cuda()

@@ -125,7 +125,7 @@ def _answers(model, requests, reads=True, places=True, warm=3, beside=0):
     return answers
 
 
-def make_responder(answer: Callable) -> None:
+def judge_make_responder(answer: Callable) -> None:
     """Three prompts of different lengths, one after the other; the second is the shortest."""
     model = Decoder(SIZES, "cuda").requires_grad_(False)
     requests = [
@@ -152,7 +152,7 @@ def _faults_with_responses(answers: Callable) -> Iterator[tuple[tuple[str, str],
     yield BESIDE, answers(beside=1)
 
 
-def graph_rows(answer: Callable) -> None:
+def judge_graph_rows(answer: Callable) -> None:
     """Three prompts of different lengths as rows of one batch."""
     model = Decoder(SIZES, "cuda").requires_grad_(False)
     lengths = [draw_int(6, 9), draw_int(2, 5), draw_int(10, 13)]
@@ -184,7 +184,7 @@ def graph_rows(answer: Callable) -> None:
     used.replays(graphs=calls, operators=calls)
 
 
-def generate(answer: Callable) -> None:
+def judge_generate(answer: Callable) -> None:
     """One row that comes to its end within a replay, not before the limit, or just behind it."""
     for at, every, limit in ((4, 3, 9), (None, 2, 4), (5, 3, 5), (None, 5, 3)):
         room = limit + every - 1 + every  # beyond the limit, and for one warm-up

@@ -19,7 +19,7 @@ STANDS_STILL = (
 )
 
 
-def capture_scores(answer: Callable) -> None:
+def judge_capture_scores(answer: Callable) -> None:
     """Batches of the same number of rows; about half of their rows have a negative sum."""
     model = perceptron(nn.Tanh())
     rows = draw_int(4, 9)
@@ -44,7 +44,7 @@ def capture_scores(answer: Callable) -> None:
     used.replays(graphs=len(batches), operators=4 * len(batches))
 
 
-def capture_average(answer: Callable) -> None:
+def judge_capture_average(answer: Callable) -> None:
     """Calls that tell apart what is frozen: the same one twice, then a momentum of 0."""
     length = draw_int()
     x, other, last = (torch.randn(length, device="cuda") for _ in range(3))

@@ -56,7 +56,7 @@ def _filled_behind(values, lengths):
     return requests
 
 
-def standardize(answer: Callable) -> None:
+def judge_standardize(answer: Callable) -> None:
     """Rows with finite and other numbers behind the valid ones; the answer is captured."""
     size, columns = 6, draw_int(2, 5)
     lengths = [3, 2, size, draw_int(2, 5), 4, 2]
@@ -138,7 +138,7 @@ def _captured(answer, request):
     return replay
 
 
-def pad_to_buckets(answer: Callable) -> None:
+def judge_pad_to_buckets(answer: Callable) -> None:
     """Sums over requests of 1 to 8 rows, by graphs of 2, 4 and 8 rows; zero rows add nothing."""
     sizes, layer = [2, 4, 8], nn.Linear(3, 5, bias=False).cuda().requires_grad_(False)
     lengths = [8, 4, 3, 1, 5, 2, 1, draw_int(1, 9)]
@@ -178,7 +178,7 @@ def _share_memory(inputs, built):
     largest_first([rows for rows, _ in inputs])
 
 
-def read_results(answer: Callable) -> None:
+def judge_read_results(answer: Callable) -> None:
     """Requests whose results are read on the CPU while the next replay runs."""
     columns, count = draw_int(2, 5), draw_int(4, 8)
     layer = nn.Linear(3, columns, bias=False).cuda().requires_grad_(False)

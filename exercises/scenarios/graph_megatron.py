@@ -82,7 +82,7 @@ def warmed_up(calls: Iterable[Callable], batches: list) -> None:
                 ) from error
 
 
-def in_graphs(answer: Callable) -> None:
+def judge_in_graphs(answer: Callable) -> None:
     """Two networks, each with an iteration that zeroes its own gradients, used in turns; then the
     same with batches of two numbers of rows.
     """
@@ -204,7 +204,7 @@ def forwards(net: nn.Module, capture: Callable) -> tuple:
         hook.remove()
 
 
-def train_and_validate(answer: Callable) -> None:
+def judge_train_and_validate(answer: Callable) -> None:
     """The same network, trained and validated in turns."""
     generator = torch.Generator("cuda").manual_seed(draw_int(1, 1000))
     net = net_with_zero_gradients(Mask(generator))

@@ -47,14 +47,14 @@ class Decides(nn.Module):
         return hidden.sin() if hidden.sum().item() > 0 else hidden.cos()
 
 
-def graph_second(answer: Callable) -> None:
+def judge_graph_second(answer: Callable) -> None:
     """Two parts, of which the second has dropout; four passes, each compared with eager."""
     second = Net(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
     net = nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3)), second).cuda()
     _pass_by_pass(answer, net, differs=OTHER_DROPOUT)
 
 
-def graph_around(answer: Callable) -> None:
+def judge_graph_around(answer: Callable) -> None:
     """Three parts, of which the one in the middle reads a value; four passes, each compared with
     eager.
     """
@@ -132,7 +132,7 @@ class Round:
         return rounds
 
 
-def make_solver(answer: Callable) -> None:
+def judge_make_solver(answer: Callable) -> None:
     """Four inputs of different sizes, so that they need different numbers of rounds."""
     one_round, rows = Round(), draw_int()
     inputs = [size * torch.randn(rows, 4, device="cuda") for size in (0.1, 10.0, 1.0, 0.1)]

@@ -149,7 +149,7 @@ def compiling() -> Iterator[Compilation]:
         yield notes
 
 
-def make_scaled(answer: Callable) -> None:
+def judge_make_scaled(answer: Callable) -> None:
     """Four calls of a scaled product, which are counted."""
     size = draw_int()
     scale = torch.rand(size) + 0.5
@@ -201,7 +201,7 @@ def _gets_a_graph(notes: Compilation) -> None:
         )
 
 
-def graph_compiled(answer: Callable) -> None:
+def judge_graph_compiled(answer: Callable) -> None:
     """A network of two layers, trained on five batches."""
     net, batches = perceptron(nn.Tanh()), draw_batches(5)
     expected = losses_of(net, momentum, batches)

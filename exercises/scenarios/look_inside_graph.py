@@ -29,7 +29,7 @@ COSTS = (
 )
 
 
-def graphed_training(answer: Callable) -> None:
+def judge_graphed_training(answer: Callable) -> None:
     """Five steps of training, in a graph without a node more than they need."""
     net = perceptron(torch.nn.Tanh())
     batches = draw_batches(5)
@@ -62,7 +62,7 @@ def _as_few_nodes(graph, net, batch):
         )
 
 
-def capture_in_lanes(answer: Callable) -> None:
+def judge_capture_in_lanes(answer: Callable) -> None:
     """Works of one input that do not need each other, some of which take longer; two lanes for
     them.
     """

@@ -99,7 +99,7 @@ def has_node(seen: GraphUse, loops: bool) -> None:
         raise Wrong(NO_NODE.format("while" if loops else "if"))
 
 
-def capture_generate(answer: Callable) -> None:
+def judge_capture_generate(answer: Callable) -> None:
     """Rows on a ring of tokens, each at another distance from EOS; one does not get there."""
     size, limit = 29, draw_int(6, 12)
     ring = torch.randperm(size).tolist()
@@ -158,7 +158,7 @@ def _runs_as_often(runs, expected):
             )
 
 
-def capture_sampler(answer: Callable) -> None:
+def judge_capture_sampler(answer: Callable) -> None:
     """A table of logits: each token has those of the next one. EOS is rare."""
     size, limit = 11, draw_int(8, 12)
     temperature = 0.5
@@ -211,7 +211,7 @@ def capture_sampler(answer: Callable) -> None:
     _runs_as_often(runs, [int((row != -1).sum()) for row in expected])
 
 
-def guarded_step(answer: Callable) -> None:
+def judge_guarded_step(answer: Callable) -> None:
     """Two parameters, and gradients that are finite, infinite or not a number."""
     parameters = [torch.randn(draw_int(), 3, device="cuda", requires_grad=True) for _ in range(2)]
     for one in parameters:

@@ -26,7 +26,7 @@ NOT_FINITE = (
 )
 
 
-def entropy(answer: Callable) -> None:
+def judge_entropy(answer: Callable) -> None:
     """Probabilities of which none or some are 0; the entropy and its gradient are captured."""
     size = draw_int(4, 6)
     cases = []
@@ -66,7 +66,7 @@ def entropy(answer: Callable) -> None:
     used.require(expected)
 
 
-def logger(answer: Callable) -> None:
+def judge_logger(answer: Callable) -> None:
     """Losses written into a log of a few rows, more of them than it has rows."""
     rows = draw_int(3, 6)
     losses = 1 + torch.rand(rows + 2, device="cuda")
@@ -98,7 +98,7 @@ def logger(answer: Callable) -> None:
     used.require(logged(0, 1), symptoms)
 
 
-def anneal_and_train(answer: Callable) -> None:
+def judge_anneal_and_train(answer: Callable) -> None:
     """A weight trained on batches of the CPU, with a temperature that falls from step to step."""
     count, size = draw_int(9, 12), draw_int(3, 6)  # the temperature comes to its lowest value
     weight = torch.randn(size, device="cuda").requires_grad_()

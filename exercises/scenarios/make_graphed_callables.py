@@ -39,7 +39,7 @@ LAST_TWICE = (
 )
 
 
-def graph_without_one_dropout(answer: Callable) -> None:
+def judge_graph_without_one_dropout(answer: Callable) -> None:
     """A block with dropout, which is to be off, and a second dropout, which is to stay on."""
     block = nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.5))
     net = Net(block, nn.Tanh(), nn.Dropout(0.5), nn.Linear(64, 2)).cuda()
@@ -62,7 +62,7 @@ def graph_without_one_dropout(answer: Callable) -> None:
             raise Wrong("Output and gradients are not eager's with the first block in eval().")
 
 
-def train_in_place(answer: Callable) -> None:
+def judge_train_in_place(answer: Callable) -> None:
     """Five batches, one for each step of plain SGD."""
     net = Net(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).cuda()
     batches = draw_batches(5)
@@ -89,7 +89,7 @@ def train_in_place(answer: Callable) -> None:
         detached(losses)
 
 
-def graph_siamese(answer: Callable) -> None:
+def judge_graph_siamese(answer: Callable) -> None:
     """Three pairs of batches, each with one forward and one backward pass."""
     net = Net(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).cuda()
     twin = copy.deepcopy(net)
@@ -127,7 +127,7 @@ def _siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) ->
         )
 
 
-def graph_for_accumulation(answer: Callable) -> None:
+def judge_graph_for_accumulation(answer: Callable) -> None:
     """A model with batch normalization, and an ordinary loop of three steps with two micro-batches
     each.
     """

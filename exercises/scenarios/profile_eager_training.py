@@ -28,7 +28,7 @@ WARMUP, ACTIVE = 2, 5  # calls of the step
 SLOW = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 
 
-def profile_steps(answer: Callable) -> None:
+def judge_profile_steps(answer: Callable) -> None:
     """A small network, two calls of warm-up and five that are recorded."""
     net, batches = perceptron(), draw_batches(1)
     inputs, _ = batches[0]
@@ -137,7 +137,7 @@ def watched() -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
         yield options, events
 
 
-def mean_and_largest(answer: Callable) -> None:
+def judge_mean_and_largest(answer: Callable) -> None:
     """Five batches, and a step that replays a graph and returns the same loss every time."""
     net, batches = perceptron(), draw_batches(5)
     with torch.no_grad():

@@ -22,7 +22,7 @@ OLD_WEIGHTS = (
 )
 
 
-def graph_per_buffer(answer: Callable) -> None:
+def judge_graph_per_buffer(answer: Callable) -> None:
     """A few buffers, which a loader fills again and again, and a step of plain SGD."""
     net, count = perceptron(), draw_int(2, 5)
     batches = draw_batches(3 * count)
@@ -55,7 +55,7 @@ def graph_per_buffer(answer: Callable) -> None:
     used.replays(graphs=len(batches), operators=len(batches))
 
 
-def bf16_steps_in_one_graph(answer: Callable) -> None:
+def judge_bf16_steps_in_one_graph(answer: Callable) -> None:
     """Three stacks of k batches under autocast; the learning rate is high, so old weights show."""
     net, steps = perceptron(nn.Tanh()), draw_int(3, 6)
     batches = draw_batches(3 * steps)

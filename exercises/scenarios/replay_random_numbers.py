@@ -39,7 +39,7 @@ class Operators(TorchDispatchMode):
             raise Wrong(NO_WARM_UP)
 
 
-def flip_graph(answer: Callable) -> None:
+def judge_flip_graph(answer: Callable) -> None:
     """Five batches of 32 images; each image should be mirrored in half of the calls."""
     calls = 5
     batches = torch.rand(calls, 32, 2, draw_int(), 6, device="cuda")
@@ -89,7 +89,7 @@ def _flips(given, images, mirrored):
     return flipped if (kept | flipped).all() else None
 
 
-def mixup_graph(answer: Callable) -> None:
+def judge_mixup_graph(answer: Callable) -> None:
     """Five batches, mixed in the shares that NumPy draws next."""
     calls, seed = 5, draw_int(1, 1000)
     batches = torch.rand(calls, 2 * draw_int(), 3, device="cuda")
@@ -164,7 +164,7 @@ def _numpy_seeded(seed: int) -> Iterator[None]:
         np.random.set_state(state)
 
 
-def paired(answer: Callable) -> None:
+def judge_paired(answer: Callable) -> None:
     """A graph of dropout, and pairs of inputs that should get the same mask."""
     rows, pairs = draw_int(), 4
     inputs = 1 + torch.rand(pairs, 2, rows, 8, device="cuda")

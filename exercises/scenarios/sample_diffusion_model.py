@@ -97,7 +97,7 @@ def _per_step(used: AnswerCalls, steps: int) -> None:
     used.replays(graphs=steps, operators=8 * (steps + len(used.given)))
 
 
-def graph_sampler(answer: Callable) -> None:
+def judge_graph_sampler(answer: Callable) -> None:
     """Four calls, with other noise, guidance scales and numbers of steps."""
     size = draw_int(3, 6)
     model = Denoiser(size)
@@ -169,7 +169,7 @@ class Scheduler:
         return x + (next_sigma - sigma) * velocity
 
 
-def graph_pipeline(answer: Callable) -> None:
+def judge_graph_pipeline(answer: Callable) -> None:
     """Three calls with 4, 4 and 3 steps, and a scheduler with a random shift."""
     size = draw_int(3, 6)
     shift = 1.0 + draw_int(1, 5)
@@ -213,7 +213,7 @@ def _shifted(num_steps, shift):
     return scheduler.sigmas.tolist()
 
 
-def graph_seeded_sampler(answer: Callable) -> None:
+def judge_graph_seeded_sampler(answer: Callable) -> None:
     """Five calls of two or three seeds, with two seeds again at another place."""
     num_images = draw_int(2, 4)
     size = draw_int(3, 6)

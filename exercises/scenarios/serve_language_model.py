@@ -42,7 +42,7 @@ VOCABULARY = 23
 LENGTHS = ((1, 2, 1), (1, 1), (4,), (2, 1, 1, 3), (7,), (1,), (3, 5), (2,), (8,))  # of nine batches
 
 
-def serve_requests(answer: Callable) -> None:
+def judge_serve_requests(answer: Callable) -> None:
     """Batches of requests with several tokens each, which a kernel with a maximum computes."""
     step, seen = _step_with_maximum()
     batches = [(torch.randn(sum(lengths), 4, device="cuda"), lengths) for lengths in LENGTHS]
@@ -110,7 +110,7 @@ def _step_with_maximum() -> tuple[Callable, list]:
     return step, seen
 
 
-def decode_ahead(answer: Callable) -> None:
+def judge_decode_ahead(answer: Callable) -> None:
     """Steps of a decoder whose tokens are new, or those of the step before."""
     table = torch.randperm(VOCABULARY, device="cuda")  # the next token of each token
     rows, count = draw_int(3, 6), draw_int(5, 9)

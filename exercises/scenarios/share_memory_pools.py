@@ -28,7 +28,7 @@ WAITS = (
 )
 
 
-def smallest_pool(answer: Callable) -> None:
+def judge_smallest_pool(answer: Callable) -> None:
     """A network for three numbers of rows, which also returns what nobody needs."""
     up, down = nn.Linear(4, 16).cuda(), nn.Linear(16, 3).cuda()
     captured: list[tuple[int, weakref.ref]] = []  # the rows and the hidden layer of each capture
@@ -62,7 +62,7 @@ def smallest_pool(answer: Callable) -> None:
         )
 
 
-def two_models(answer: Callable) -> None:
+def judge_two_models(answer: Callable) -> None:
     """Two networks of the same input, whose graphs may run at the same time."""
     first, second = perceptron(nn.Tanh()), perceptron(nn.Tanh())
     rows = draw_int()
@@ -113,7 +113,7 @@ def _at_once(built: GraphUse, streams: list, in_turn: list[Wrong]) -> None:
         raise in_turn[0]
 
 
-def layer_means(answer: Callable) -> None:
+def judge_layer_means(answer: Callable) -> None:
     """Four layers; counts the activations that are still alive when each is captured."""
     captured: list[weakref.ref] = []
     held: list[int] = []  # when a layer starts, its input apart

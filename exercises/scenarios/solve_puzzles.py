@@ -179,7 +179,7 @@ def _first_numbers(result: Any) -> str:
     return shown_numbers(torch.cat([one.flatten() for one in tree_leaves(result)]))
 
 
-def ten_times(answer: Callable) -> None:
+def judge_ten_times(answer: Callable) -> None:
     """Three numbers."""
     x = numbers()
     before = read(x)
@@ -189,7 +189,7 @@ def ten_times(answer: Callable) -> None:
     unchanged(x, before)
 
 
-def make_ten_times(answer: Callable) -> None:
+def judge_make_ten_times(answer: Callable) -> None:
     """A sample, and three requests."""
     static_x, requests = numbers(), [numbers() for _ in range(3)]
     before, sample = read([requests, static_x])
@@ -202,7 +202,7 @@ def make_ten_times(answer: Callable) -> None:
     used.replays(graphs=3, operators=9)
 
 
-def keep_results(answer: Callable) -> None:
+def judge_keep_results(answer: Callable) -> None:
     """A graph that doubles, and three requests whose results are read at the end."""
     static_x = numbers()
     graph = torch.cuda.CUDAGraph()
@@ -221,7 +221,7 @@ def keep_results(answer: Callable) -> None:
     require_replays(seen, 3, "requests")
 
 
-def count_up(answer: Callable) -> None:
+def judge_count_up(answer: Callable) -> None:
     """A state that three replays move."""
     state = numbers()
     start = read(state)
@@ -247,7 +247,7 @@ def count_up(answer: Callable) -> None:
         raise Wrong("It leaves out the warm-up: keep that line, and undo what it does to state.")
 
 
-def make_shifted(answer: Callable) -> None:
+def judge_make_shifted(answer: Callable) -> None:
     """Offsets that no caller keeps, and tensors that come after them."""
     x, offset = numbers(), read(numbers())
     before = read(x)
@@ -261,7 +261,7 @@ def make_shifted(answer: Callable) -> None:
     del later
 
 
-def losses_of(answer: Callable) -> None:
+def judge_losses_of(answer: Callable) -> None:
     """Three batches."""
     x, batches = numbers(), [numbers() for _ in range(3)]
     expected = [batch.square().sum() for batch in read(batches)]
@@ -284,7 +284,7 @@ def losses_of(answer: Callable) -> None:
         raise Seen((symptom, READ_ONCE), "the CPU waits here", lambda step: step.waits)
 
 
-def make_positive(answer: Callable) -> None:
+def judge_make_positive(answer: Callable) -> None:
     """Vectors by whose signs, orders and products nobody can tell that of their sums."""
     x = torch.tensor([5.0, -2.0, 1.0], device="cuda")
     known = [torch.tensor(one) for one in VECTORS]
@@ -299,7 +299,7 @@ def make_positive(answer: Callable) -> None:
     used.replays(graphs=5, operators=15)
 
 
-def on_two_streams(answer: Callable) -> None:
+def judge_on_two_streams(answer: Callable) -> None:
     """Three numbers; sin and cos may run at the same time."""
     x = numbers()
     known = read(x)
@@ -328,7 +328,7 @@ def _two_branches(seen: GraphUse) -> None:
         )
 
 
-def make_noisy(answer: Callable) -> None:
+def judge_make_noisy(answer: Callable) -> None:
     """Three calls for the same three numbers, and what eager draws add with the same seed."""
     x = numbers()
     known, seed = read(x), int(torch.randint(1000, ()))
@@ -387,7 +387,7 @@ def decode(x: torch.Tensor) -> torch.Tensor:
     return decoded  # noqa: RET504
 
 
-def score_and_decode(answer: Callable) -> None:
+def judge_score_and_decode(answer: Callable) -> None:
     """Two functions of one tensor, called three times with new values in it."""
     x = numbers()
     captured_in = {}  # the name of a function -> the graph that it is in
@@ -440,7 +440,7 @@ def _in_one_pool(built: GraphUse, replayed: list, asked: list) -> None:
         raise Wrong(ORDER)
 
 
-def sum_of_gradients(answer: Callable) -> None:
+def judge_sum_of_gradients(answer: Callable) -> None:
     """A weight, and three batches."""
     weight = numbers().requires_grad_()
     x, batches = numbers(), [numbers() for _ in range(3)]
@@ -452,7 +452,7 @@ def sum_of_gradients(answer: Callable) -> None:
     judge([read(gradient)], [sum(each)], symptoms)
 
 
-def make_server(answer: Callable) -> None:
+def judge_make_server(answer: Callable) -> None:
     """A table that says which token follows which, and two requests."""
     order = torch.randperm(9).tolist()
     follows = dict(zip(order, [*order[1:], order[0]], strict=True))

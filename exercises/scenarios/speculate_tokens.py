@@ -97,7 +97,7 @@ def verified(model: Decoder, state: State, drafts: Tensor, prefix: bool = True) 
     return accepted
 
 
-def graph_verify(answer: Callable) -> None:
+def judge_graph_verify(answer: Callable) -> None:
     """Four drafts for two rows; a rejected draft is followed by ones that agree with it."""
     model, k = Decoder(SIZES, "cuda").requires_grad_(False), 3
     start = prompted(model, rows=2)
@@ -166,7 +166,7 @@ def is_greedy(model: Decoder, text: Tensor, start: int) -> bool:
     return torch.equal(choices[0, start - 1 :], text[start:])
 
 
-def graph_speculate(answer: Callable) -> None:
+def judge_graph_speculate(answer: Callable) -> None:
     """Three steps with a drafter that is often right, then six with one that is the model."""
     model, k = Decoder(SIZES, "cuda").requires_grad_(False), 2
     near = copy.deepcopy(model)
@@ -200,7 +200,7 @@ def graph_speculate(answer: Callable) -> None:
                 )
 
 
-def graph_steps(answer: Callable) -> None:
+def judge_graph_steps(answer: Callable) -> None:
     """Three replays of four steps, which move the rows by different numbers; one replay more."""
     k, every = 3, 4
     limit = 17
@@ -250,7 +250,7 @@ def _at_the_positions(positions: list[Tensor], expected: list[Tensor], limit: in
             )
 
 
-def graph_lookup(answer: Callable) -> None:
+def judge_graph_lookup(answer: Callable) -> None:
     """Four calls; between them, the text is written anew and input_pos moves. In each row the last
     token occurs twice before it, and again in what is left over after it.
     """

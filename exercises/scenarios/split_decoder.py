@@ -34,7 +34,7 @@ def frozen_layers(*sizes: tuple[int, int]) -> list[nn.Linear]:
     return [nn.Linear(*size).cuda().requires_grad_(False) for size in sizes]
 
 
-def graph_feed_forward(answer: Callable) -> None:
+def judge_graph_feed_forward(answer: Callable) -> None:
     """A share of two, then one of four, for four inputs each; the answer plays all ranks."""
     for rank, world_size in ((0, 2), (3, 4)):
         up, down = frozen_layers((6, 8), (8, 6))
@@ -116,7 +116,7 @@ def sending(function: Callable, summand: Tensor, theirs: list[Tensor]) -> Callab
     return call
 
 
-def graph_two_layers(answer: Callable) -> None:
+def judge_graph_two_layers(answer: Callable) -> None:
     """Four inputs through two layers, whose other halves another rank adds."""
     first, second = frozen_layers((6, 6), (6, 6))
     xs = list(torch.randn(4, draw_int(), 6, device="cuda"))
@@ -150,7 +150,7 @@ def graph_two_layers(answer: Callable) -> None:
 TIED_TOKENS = (5, 16 + 3)  # of which each has the same row in the head
 
 
-def graph_best_token(answer: Callable) -> None:
+def judge_graph_best_token(answer: Callable) -> None:
     """Each rank's half of a head; rows are won by both ranks, and in some two tokens tie."""
     heads = torch.randn(2, 16, 6, device="cuda")
     xs = list(torch.randn(4, 8, 6, device="cuda"))

@@ -38,7 +38,7 @@ class _Pretended:
         return self.now_us / 1e6
 
 
-def time_step(answer: Callable) -> None:
+def judge_time_step(answer: Callable) -> None:
     """Ten steps of known times, after work that the GPU has not finished."""
     gpu = _Pretended()
     waits = patch.object(torch.cuda, "synchronize", gpu.synchronize)
@@ -64,13 +64,13 @@ def time_step(answer: Callable) -> None:
         )
 
 
-def make_replay(answer: Callable) -> None:
+def judge_make_replay(answer: Callable) -> None:
     """A function of one matrix, and five inputs; the sample is the first."""
     weight = torch.randn(4, 3, device="cuda")
     _replayed(answer, lambda x: torch.relu(x @ weight), [(draw_int(), 4)], operators=10)
 
 
-def graphed(answer: Callable) -> None:
+def judge_graphed(answer: Callable) -> None:
     """A function from two matrices to two results, and five pairs; the sample is the first."""
 
     def function(x, y):

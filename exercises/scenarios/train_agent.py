@@ -54,7 +54,7 @@ class Cart:
         return done
 
 
-def graph_rollout(answer: Callable) -> None:
+def judge_graph_rollout(answer: Callable) -> None:
     """Four rollouts of a few steps, with random actions."""
     num_steps = draw_int(2, 5)
     start = torch.randn(draw_int(), 4, device="cuda")
@@ -100,7 +100,7 @@ def _play(act, env, num_steps):
     return torch.stack(observations), torch.stack(dones)
 
 
-def graph_normalized_policy(answer: Callable) -> None:
+def judge_graph_normalized_policy(answer: Callable) -> None:
     """A linear policy, and five batches of observations."""
     policy = nn.Linear(4, 2).cuda().requires_grad_(False)
     batches = list(3 * torch.randn(5, draw_int(3, 7), 4, device="cuda") + 1)
@@ -156,7 +156,7 @@ class Learner:
                 slow.lerp_(fast, 0.3)
 
 
-def graph_delayed_update(answer: Callable) -> None:
+def judge_graph_delayed_update(answer: Callable) -> None:
     """Seven batches; the actor is trained in every second or third call."""
     delay, rows = draw_int(2, 4), draw_int()
     net = nn.ModuleDict({name: nn.Linear(4, 1) for name in ("actor", "critic", "target")}).cuda()

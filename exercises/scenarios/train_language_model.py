@@ -70,7 +70,7 @@ def _trained(net, batches, rates, zero="step", clip="step", divide="loss"):
     return losses
 
 
-def accumulating_step(answer: Callable) -> None:
+def judge_accumulating_step(answer: Callable) -> None:
     """Five batches of two to four micro-batches, and a rate that changes from step to step.
 
     The first two are nearly fitted, so their gradients stay
@@ -122,7 +122,7 @@ def _mistakes(net, batches, rates):
     }
 
 
-def checkpoints(answer: Callable) -> None:
+def judge_checkpoints(answer: Callable) -> None:
     """A graph that trains a network with dropout and batch normalization by Adam, whose rate falls:
     saved once, and taken up again twice.
     """

@@ -209,12 +209,12 @@ def _exchanged(flag):
         yield
 
 
-def accumulate_ddp(answer: Callable) -> None:
+def judge_accumulate_ddp(answer: Callable) -> None:
     """Two micro-batches, of which the second alone starts an all-reduce."""
-    capture_ddp(answer, parts=2)
+    judge_capture_ddp(answer, parts=2)
 
 
-def capture_ddp(answer: Callable, parts: int = 1) -> None:
+def judge_capture_ddp(answer: Callable, parts: int = 1) -> None:
     """A network on five batches, beside a second rank whose gradients are drawn: forward, backward,
     one average of gradients and the update are one graph.
     """
@@ -241,7 +241,7 @@ def capture_ddp(answer: Callable, parts: int = 1) -> None:
     one_graph(seen)
 
 
-def graph_under_ddp(answer: Callable) -> None:
+def judge_graph_under_ddp(answer: Callable) -> None:
     """The same network; its forward and backward are two graphs, and the rest is eager."""
     net, batches, _, gradients = drawn = _drawn(5)
     expected = _losses(net, batches, gradients)
@@ -266,7 +266,7 @@ def graph_under_ddp(answer: Callable) -> None:
     used.replays(graphs=10, operators=5 * 60)
 
 
-def skip_together(answer: Callable) -> None:
+def judge_skip_together(answer: Callable) -> None:
     """Six batches: the second and the fifth are bad on this rank, the fourth on the other."""
     net, batches, others, gradients = drawn = _drawn(6)
     batches[1] = (batches[1][0], 100 * batches[1][1])

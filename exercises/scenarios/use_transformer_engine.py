@@ -74,12 +74,12 @@ def autocast(layer: Scaled) -> Iterator[None]:
     layer.history.copy_(history)
 
 
-def graph_autocast(answer: Callable) -> None:
+def judge_graph_autocast(answer: Callable) -> None:
     """The same layer with an autocast."""
-    graph_scaled(lambda layer, inputs: answer(layer, autocast, inputs))
+    judge_graph_scaled(lambda layer, inputs: answer(layer, autocast, inputs))
 
 
-def graph_scaled(answer: Callable) -> None:
+def judge_graph_scaled(answer: Callable) -> None:
     """A layer whose new state are new tensors, and six batches of different magnitudes."""
     layer, rows = Scaled().cuda(), draw_int()
     batches = [
@@ -145,7 +145,7 @@ def outputs_of(layer: Kept, batches: list, flags: tuple, changes: list) -> list:
     return [layer(*call) for call in microbatch_calls(layer, batches, flags, changes)]
 
 
-def graph_microbatches(answer: Callable) -> None:
+def judge_graph_microbatches(answer: Callable) -> None:
     """Six calls, half of them first microbatches; the weight changes before each."""
     rows, count = draw_int(), len(FIRST)
     with torch.no_grad():

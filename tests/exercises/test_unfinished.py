@@ -55,7 +55,7 @@ HALF_DONE = {  # what a lesson lacks, and what is said
             "check": "check_capture(double_graph)",
             "solutions": ["def double_graph(x):\n    return x"],
         },
-        "double_graph has no scenario: write double_graph(answer) in "
+        "double_graph has no scenario: write judge_double_graph(answer) in "
         "exercises/scenarios/capture_and_replay.py.",
     ),
     "stub and check in one cell": (

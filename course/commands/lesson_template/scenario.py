@@ -9,7 +9,7 @@ from exercises.scenarios.common import draw_int
 from exercises.scenarios.rules import unmodified
 
 
-def make_scaler(answer: Callable) -> None:
+def judge_make_scaler(answer: Callable) -> None:
     """A weight, and five inputs; the sample is the first."""
     weight = torch.randn(4, device="cuda")
     batches = torch.randn(5, draw_int(), 4, device="cuda")
@@ -20,7 +20,7 @@ def make_scaler(answer: Callable) -> None:
     used.require([batch * weight for batch in batches])
 
 
-def running_total(answer: Callable) -> None:
+def judge_running_total(answer: Callable) -> None:
     """Five inputs, and the sum of all so far after each; the sample is the first input."""
     batches = torch.randn(5, draw_int(), device="cuda")
     totals = list(batches.cumsum(0))
