@@ -91,19 +91,19 @@ def verdict(optimizer: str, options: dict) -> str:
     return "equal" if losses == eager_losses else "frozen"
 
 
-def optimizers() -> pd.DataFrame:
+def optimizer_table() -> pd.DataFrame:
     """The verdict on each optimizer (rows) in each setting (columns)."""
     rows = {name: [verdict(name, options) for options in SETTINGS.values()] for name in OPTIMIZERS}
     return pd.DataFrame(rows, index=list(SETTINGS)).T
 
 
-def schedulers() -> pd.DataFrame:
+def scheduler_table() -> pd.DataFrame:
     """How often five steps of each scheduler make the CPU wait, and what they leave behind."""
-    return pd.DataFrame({name: _five_steps(make) for name, make in SCHEDULERS.items()}).T
+    return pd.DataFrame({name: _scheduler_row(make) for name, make in SCHEDULERS.items()}).T
 
 
-def _five_steps(make_scheduler):
-    """A row of schedulers(); the loss stays the same, which is a plateau."""
+def _scheduler_row(make_scheduler):
+    """A row of scheduler_table(); the loss stays the same, which is a plateau."""
     lr = torch.tensor(0.1, device="cuda")
     weight = torch.ones(1, device="cuda", requires_grad=True)
     weight.grad = torch.ones_like(weight)
@@ -125,7 +125,7 @@ def _five_steps(make_scheduler):
     return {"waits": waits, "rate": f"{lr.item():.4g}", "momentum": f"{group['momentum']:.4g}"}
 
 
-def markdown(frame: pd.DataFrame) -> str:
+def to_markdown(frame: pd.DataFrame) -> str:
     """A DataFrame as a Markdown table, its index as the first column."""
     rows = [["", *frame.columns], ["---"] * (len(frame.columns) + 1)]
     rows += [[label, *cells] for label, *cells in frame.itertuples()]
@@ -139,8 +139,8 @@ def main() -> int:
         return 2
     warnings.filterwarnings("ignore", message="This instance was constructed with capturable")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
-    for rows in (optimizers(), schedulers()):
-        print(markdown(rows))
+    for rows in (optimizer_table(), scheduler_table()):
+        print(to_markdown(rows))
     return 0
 
 

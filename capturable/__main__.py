@@ -73,10 +73,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; return its exit status."""
     with warnings.catch_warnings():  # torch says so at its import, and nothing here needs numpy
         warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
-        return _run(sys.argv[1:] if arguments is None else arguments)
+        return _run_command(sys.argv[1:] if arguments is None else arguments)
 
 
-def _run(arguments: list[str]) -> int:
+def _run_command(arguments: list[str]) -> int:
     if arguments[:1] == ["explain"]:
         return explain.main(arguments[1:], "capturable explain")
     at = arguments.index("--") if "--" in arguments else len(arguments)
@@ -153,33 +153,33 @@ def _findings(options: argparse.Namespace, scripts: list[str], device: str) -> A
     from capturable.cpu_as_gpu import capturable_optimizers
 
     if device == STAND_IN:
-        findings = _on_stand_in(options, scripts)
+        findings = _run_on_stand_in(options, scripts)
         if findings is not None:
             return findings
         device = "cpu"
     with capturable_optimizers() if device == "cpu" else nullcontext():
         try:
             made = load(options.step, scripts)
-            return _judged(made, device, options)
+            return _run_preflight(made, device, options)
         except LoadError as error:
-            if options.device or not asks_for_a_gpu(error) or not stand_in_known():
+            if options.device or not asks_for_a_gpu(error) or not has_stand_in():
                 raise
-    return _on_stand_in(options, scripts, always=True)
+    return _run_on_stand_in(options, scripts, always=True)
 
 
-def _on_stand_in(options: argparse.Namespace, scripts: list[str], always: bool = False) -> Any:
+def _run_on_stand_in(options: argparse.Namespace, scripts: list[str], always: bool = False) -> Any:
     """What preflight finds on the stand-in; None for a step that makes nothing on a GPU."""
-    from capturable.graphs_inside import torch_compile_disabled
+    from capturable.graphs_inside import disable_torch_compile
     from capturable.stand_in import gpu_or_stand_in
 
-    with gpu_or_stand_in() as device, torch_compile_disabled():
+    with gpu_or_stand_in() as device, disable_torch_compile():
         made = load(options.step, scripts)
         if always or device.launches:
-            return _judged(made, "cuda", options)
+            return _run_preflight(made, "cuda", options)
     return None
 
 
-def _judged(made: LoadedStep, device: str, options: argparse.Namespace) -> Any:
+def _run_preflight(made: LoadedStep, device: str, options: argparse.Namespace) -> Any:
     settings = {"verify": options.verify or None, "warmup": options.warmup}
     return call_or_load_error("the step", made.preflight, device=device, **settings)
 
@@ -187,7 +187,7 @@ def _judged(made: LoadedStep, device: str, options: argparse.Namespace) -> Any:
 def _device(options: argparse.Namespace) -> str:
     """The device type that counts as the GPU."""
     available = import_module("torch").cuda.is_available()
-    device = options.device or ("cuda" if available else STAND_IN if stand_in_known() else "cpu")
+    device = options.device or ("cuda" if available else STAND_IN if has_stand_in() else "cpu")
     if device == "cuda" and not available:
         raise LoadError(
             "there is no CUDA GPU here: leave --device away, and the CPU takes its place"
@@ -197,7 +197,7 @@ def _device(options: argparse.Namespace) -> str:
     return device
 
 
-def stand_in_known() -> bool:
+def has_stand_in() -> bool:
     """Whether the stand-in for CUDA graphs is installed."""
     return find_spec("cpu_graph") is not None
 

@@ -109,7 +109,7 @@ class _StopStep(BaseException):
     """Ends a step early."""
 
 
-class StopAfterLines:
+class TruncatedStep:
     """A step that ends after a number of the user's lines; lines are those that it ran.
 
     It does not end on the way out of a with block, which would leave the stream or the mode that it
@@ -175,14 +175,14 @@ def first_line_that_breaks_capture(
     step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream
 ) -> Line | None:
     """The first line after which the step no longer captures: what runs before it does."""
-    whole = StopAfterLines(step)
+    whole = TruncatedStep(step)
     with Restore(step, everything=True):
         whole()
     passes = 0
     fails = len(whole.lines)
     while fails - passes > 1:
         middle = (passes + fails) // 2
-        if capture_and_restore(StopAfterLines(step, middle), generators, stream).error is None:
+        if capture_and_restore(TruncatedStep(step, middle), generators, stream).error is None:
             passes = middle
         else:
             fails = middle

@@ -104,15 +104,15 @@ def entries() -> tuple[CauseEntry, ...]:
 
 
 @cache
-def standard_terms() -> dict[str, str]:
+def standard_cause_names() -> dict[str, str]:
     """The standard name of a cause and the error's number, by the title of its entry; of an exhibit
     it is the heading. A cause whose title is the standard name has none."""
     return dict(_causes_json()["terms"])
 
 
-def standard_name(entry: CauseEntry) -> str:
+def standard_cause_name(entry: CauseEntry) -> str:
     """The standard name of a cause, or the title of one without."""
-    return standard_terms().get(entry.title, entry.title)
+    return standard_cause_names().get(entry.title, entry.title)
 
 
 def entry_of(title: str) -> CauseEntry:
@@ -128,11 +128,11 @@ def find_causes(text: str) -> list[CauseMatch]:
     text.
     """
     lines = (COLOUR.sub("", text) if "\x1b" in text else text).splitlines()
-    squeezed = list(map(_without_whitespace, lines))
+    squeezed = list(map(_fold_case_and_space, lines))
     starts = [0, *accumulate(len(line) + 1 for line in squeezed)][: len(lines)]
     whole = " ".join(squeezed)
-    positions = {message: whole.find(message) for message in _known_messages()}
-    positions |= _error_numbers(whole)
+    positions = {message: whole.find(message) for message in _messages_of_entries()}
+    positions |= _error_number_positions(whole)
     found = [_match_entry(entry, positions, starts, lines) for entry in entries()]
     hits = _consequences_last([hit for hit in found if hit], squeezed)
     return sorted(hits, key=lambda hit: hit.rank)
@@ -156,7 +156,7 @@ def _match_entry(
     """Where an entry's message stands in the text, if it does."""
     said = [
         (positions[message], -len(message), message)
-        for message in map(_without_whitespace, entry.messages)
+        for message in map(_fold_case_and_space, entry.messages)
     ]
     at, length, message = min((one for one in said if one[0] >= 0), default=(-1, 0, ""))
     if at < 0:
@@ -164,7 +164,7 @@ def _match_entry(
     number = bisect_right(starts, at) - 1
     near = lines[max(0, number - NEAR[0]) : number + NEAR[1]]
     place = _matched_place_length(entry, message, near)
-    shared = message in _known_messages("several", "reasons")
+    shared = message in _messages_of_entries("several", "reasons")
     undecided = shared and not place and UNDECIDED.get(entry.kind)
     if entry.needs_place and not place and not undecided:
         return None
@@ -182,7 +182,7 @@ def _matched_place_length(entry: CauseEntry, message: str, lines: list[str]) -> 
     return max((len(match[0]) for match in re.finditer(entry.place, near, re.I)), default=0)
 
 
-def _error_numbers(whole: str) -> dict[str, int]:
+def _error_number_positions(whole: str) -> dict[str, int]:
     """Where "CUDA error 900", "code=900" and the like stand first, by the message that stands
     for them."""
     found = {}
@@ -193,15 +193,15 @@ def _error_numbers(whole: str) -> dict[str, int]:
 
 
 @cache
-def _known_messages(*kinds: str) -> set[str]:
+def _messages_of_entries(*kinds: str) -> set[str]:
     """All messages, squeezed, or those of some kinds of entries."""
     return {
-        _without_whitespace(message)
+        _fold_case_and_space(message)
         for entry in entries()
         if not kinds or entry.kind in kinds
         for message in entry.messages
     }
 
 
-def _without_whitespace(text: str) -> str:
+def _fold_case_and_space(text: str) -> str:
     return " ".join(text.lower().split())

@@ -29,7 +29,7 @@ class ValueRead(NamedTuple):
     in_step: bool
 
 
-def read_and_changed(lines: Iterable[Line], places: Iterable[Place]) -> Iterator[ValueRead]:
+def reads_of_changed_values(lines: Iterable[Line], places: Iterable[Place]) -> Iterator[ValueRead]:
     """Each read of a plain value that is changed outside of the step, and each branch on one that
     the step changes. lines: those that ran."""
     ran: dict[str, dict[int, Line]] = {}
@@ -42,7 +42,7 @@ def read_and_changed(lines: Iterable[Line], places: Iterable[Place]) -> Iterator
             tree = ast.parse("".join(linecache.getlines(file)))
         except (SyntaxError, ValueError):  # a cell with magics, generated code
             continue
-        changes = dict(sorted(_assignments(tree), key=lambda change: change[1] not in known))
+        changes = dict(sorted(_reassignments(tree), key=lambda change: change[1] not in known))
         tests = {id(node) for test in _branch_conditions(tree) for node in ast.walk(test)}
         for node in ast.walk(tree):
             if not isinstance(node, SHARED | ast.Name) or not isinstance(node.ctx, ast.Load):
@@ -71,7 +71,7 @@ def _target_key(node: ast.AST) -> tuple[str, str]:
     return "name", node.id if isinstance(node, ast.Name) else ""
 
 
-def _assignments(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tuple]:
+def _reassignments(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterator[tuple]:
     """Each attribute and variable that is set again, and the line."""
     declared = {
         name
@@ -82,7 +82,7 @@ def _assignments(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterato
     for node in ast.iter_child_nodes(tree):
         loop = loop or (isinstance(node, ast.Expr) and _is_graph_replay(node.value))
         if isinstance(node, FUNCTIONS):
-            yield from _assignments(node, node.name)
+            yield from _reassignments(node, node.name)
             continue
         looping = loop or isinstance(node, ast.For | ast.While)
         if isinstance(node, ast.AugAssign | ast.For) or (loop and isinstance(node, ast.Assign)):
@@ -92,7 +92,7 @@ def _assignments(tree: ast.AST, inside: str = "", loop: bool = False) -> Iterato
                 shared = isinstance(target, SHARED) or not inside or variable
                 if key[1] and shared and inside not in BUILDING:
                     yield key, node.lineno
-        yield from _assignments(node, inside, looping)
+        yield from _reassignments(node, inside, looping)
 
 
 def _assigned_targets(node: ast.AugAssign | ast.For | ast.Assign) -> Iterator[ast.AST]:

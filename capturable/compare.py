@@ -20,22 +20,22 @@ from torch.utils._pytree import tree_leaves
 
 from capturable.comparison_inputs import (
     batch_tensors,
-    batches_in_order,
     copied_batch,
-    fill_padding,
+    fill_padding_of_step,
     fill_with_rubbish,
+    shuffled_batches,
 )
 from capturable.findings import count
 from capturable.inputs import Call, named_parts
 from capturable.likely_causes import likely_causes
-from capturable.load_step import split_batch
+from capturable.load_step import args_and_kwargs
 from capturable.operators import OpLog, storage_address
 from capturable.restore.reachable import is_a
 from capturable.stand_in import gpu_or_stand_in, is_not_modelled
 from capturable.step_state import StepState, random_states, seed_all, set_random_states
 from capturable.value_differences import (
-    first_difference,
-    is_number,
+    first_differing_element,
+    is_numeric,
     largest_gap,
     max_abs,
     rounding,
@@ -104,7 +104,7 @@ class Side:
         self.step, *batches = made if isinstance(made, tuple) else (made,)
         if not callable(self.step):
             raise NotComparable("a factory returns (step, batch, ...), and one returns no step")
-        self.batches = [Call(*split_batch(batch)) for batch in batches]
+        self.batches = [Call(*args_and_kwargs(batch)) for batch in batches]
         self.state = StepState(self.step)
         self.kept: list[dict[str, Any]] = []  # of each call, what it returned,
         self.results: list[dict[str, Any]] = []  # and what that held at once
@@ -114,7 +114,7 @@ class Side:
         set_random_states(self.random)
         result = self.step(*batch.args, **batch.kwargs)
         # without its autograd graph, which would be in the way of a later capture
-        kept = {name: _detached_values(part) for name, part in named_parts("result", result)}
+        kept = {name: _detached(part) for name, part in named_parts("result", result)}
         self.kept.append(kept)
         self.results.append(_copies(kept))
         self.random = random_states()
@@ -151,15 +151,15 @@ def compare(
         comparing.run(calls, pad, read_at_once, seed)
         comparison = comparing.comparison
         if comparison.difference is None:
-            comparison.agreed = comparing.agreed()
+            comparison.agreed = comparing.agreement_text()
             if counts["replays"] < len(graphed.results):
                 some = "some calls replayed no graph" if counts["replays"] else NO_GRAPH
                 comparison.notes.append(some)
         else:
             noticed, remarks = _stand_in_hints(device)
-            comparing.look_further()
+            comparing.find_unread_tensors()
             comparison.causes = likely_causes(comparing, noticed, remarks)
-        comparison.counted = _count_graphs_and_launches(comparing, device, built, counts - built)
+        comparison.counted = _graph_counts_text(comparing, device, built, counts - built)
         return comparison
 
 
@@ -181,7 +181,7 @@ class Comparing:
         self.drew: list[str] = []  # random states that the eager step's last call alone changed
         self.unread: list[str] = []  # parts of a batch that the eager step alone reads
         self.error: Exception | None = None
-        self.names = eager.state.matched(graphed.state)
+        self.names = eager.state.matching_names(graphed.state)
         self.gradients = not eager.state.has_optimizer()  # they are what the step is for
         _refuse_shared_tensors(eager, again, graphed)
         left = [name for name in eager.state.places if name not in self.names]
@@ -198,7 +198,7 @@ class Comparing:
 
     def run(self, calls: int, pad: Sequence[str], read_at_once: bool, seed: int) -> None:
         """Compare until something differs."""
-        self.batches = batches_in_order(self._batches(), calls, seed)
+        self.batches = shuffled_batches(self._input_batches(), calls, seed)
         if self._state_differs("construction", 0):
             return
         self._start_random_states()
@@ -206,15 +206,15 @@ class Comparing:
             fill_with_rubbish(sample)
         padded: set[str] = set()
         for number, batch in enumerate(self.batches, 1):
-            padded |= fill_padding(self.graphed.step, pad, self.batches)
-            if self._call_differs(number, batch):
+            padded |= fill_padding_of_step(self.graphed.step, pad, self.batches)
+            if self._call_and_compare(number, batch):
                 return
         if unknown := [name for name in pad if name not in padded]:
             raise NotComparable(f"the step with graphs reaches no tensor named {unknown[0]}")
         if not read_at_once:
-            self._later_differs()
+            self._compare_kept_results()
 
-    def _batches(self) -> list[Call]:
+    def _input_batches(self) -> list[Call]:
         if self.eager.batches:
             return self.eager.batches
         return [copied_batch(one) for one in self.graphed.batches] or [Call((), {})]
@@ -230,7 +230,7 @@ class Comparing:
             )
         self.graphed.random = dict(self.eager.random)
 
-    def _call_differs(self, number: int, batch: Call) -> bool:
+    def _call_and_compare(self, number: int, batch: Call) -> bool:
         """Call all steps with a batch; whether the one with graphs differs."""
         drawn = self.eager.random, self.graphed.random
         captures = self.counts["captures"]
@@ -243,7 +243,7 @@ class Comparing:
                 raise NotComparable(f"the stand-in does not know this step: {error}") from error
             self.error = error
             said = (str(error).strip().splitlines() or ["no message"])[0]
-            return self._differs("error", number, type(error).__name__, f": {said}")
+            return self._keep_diff("error", number, type(error).__name__, f": {said}")
         self.captured = self.counts["captures"] - captures
         self.drew = [
             name
@@ -267,21 +267,21 @@ class Comparing:
         eager, again, graphed = values
         if kind == "result" and eager.keys() != graphed.keys():
             names = ", ".join(sorted(eager.keys() ^ graphed.keys()))
-            return self._differs(kind, call, names, " is returned by one of the two steps alone")
+            return self._keep_diff(kind, call, names, " is returned by one of the two steps alone")
         sizes = [max_abs(value) for name, value in eager.items() if name.endswith(".grad")]
         gradients = max(sizes, default=0.0)
         for name in eager | graphed:
             # an optimizer makes its state, which begins with zeros, in its first step
-            expected = eager[name] if name in eager else _zeros_like_values(graphed[name])
-            actual = graphed[name] if name in graphed else _zeros_like_values(expected)
+            expected = eager[name] if name in eager else _zero_like(graphed[name])
+            actual = graphed[name] if name in graphed else _zero_like(expected)
             if same(expected, actual):
                 continue
-            if not (is_number(expected) and is_number(actual)):
+            if not (is_numeric(expected) and is_numeric(actual)):
                 text = f": eager {expected!r:.60}, with graphs {actual!r:.60}"
-                return self._differs(kind, call, name, text)
+                return self._keep_diff(kind, call, name, text)
             if _shape(expected) != _shape(actual):
                 text = f" has the shape {_shape(actual)}, and {_shape(expected)} eagerly"
-                return self._differs(kind, call, name, text)
+                return self._keep_diff(kind, call, name, text)
             changed = largest_gap(expected, start.get(name, 0.0)) if start else max_abs(expected)
             # a gradient that should be zero is the rounding of others
             size = gradients if name.endswith(".grad") else max_abs(expected)
@@ -290,9 +290,9 @@ class Comparing:
             if repeats:
                 note = f"{name} differs by {repeats:.3g} between two eager runs"
                 self.comparison.notes.append(note)
-            apart = first_difference(expected, actual, allowed + REPEATED * repeats)
+            apart = first_differing_element(expected, actual, allowed + REPEATED * repeats)
             if apart:
-                return self._differs(kind, call, name, str(apart))
+                return self._keep_diff(kind, call, name, str(apart))
             self.exact = False
         return False
 
@@ -300,17 +300,17 @@ class Comparing:
         for name, state in self.eager.random.items():
             repeats = same(state, self.again.random[name])
             if repeats and not same(state, self.graphed.random[name]):
-                return self._differs("random", call, name, " is not that of the eager step")
+                return self._keep_diff("random", call, name, " is not that of the eager step")
         return False
 
-    def _later_differs(self) -> None:
+    def _compare_kept_results(self) -> None:
         """Compare what earlier calls returned, now that all are over."""
         kept = zip(self.eager.kept, self.again.kept, self.graphed.kept, strict=True)
         for number, values in enumerate(kept, 1):
             if self._values_differ("later", number, values, {}):
                 return
 
-    def _differs(self, kind: str, call: int, name: str, text: str) -> bool:
+    def _keep_diff(self, kind: str, call: int, name: str, text: str) -> bool:
         if kind == "later":
             text = f"{text}, read after call {len(self.batches)}"
         self.comparison.difference = Difference(kind, call, name, text)
@@ -322,16 +322,16 @@ class Comparing:
         assert self.comparison.difference
         return self.comparison.difference
 
-    def look_further(self) -> None:
+    def find_unread_tensors(self) -> None:
         """Call both steps with another batch if a call differs: do they read all of it, and does
         the result follow it?"""
         if self.difference.kind in ("result", "state"):
             batch = self.batches[self.difference.call % len(self.batches)]
             with suppress(Exception):
-                read = _tensors_read(self.eager, copied_batch(batch))
-                self.unread = sorted(read - _tensors_read(self.graphed, copied_batch(batch)))
+                read = _batch_tensors_read(self.eager, copied_batch(batch))
+                self.unread = sorted(read - _batch_tensors_read(self.graphed, copied_batch(batch)))
 
-    def agreed(self) -> str:
+    def agreement_text(self) -> str:
         """What was compared, and how equal it is."""
         how = "Equal, bit for bit" if self.exact else f"Equal but for rounding (rtol {self.rtol:g})"
         state = f"{len(self.state(self.eager))} tensors and numbers of state after each"
@@ -346,9 +346,7 @@ def _stand_in_hints(device: Any) -> tuple[list, list[str]]:
     return list(device.findings), remarks
 
 
-def _count_graphs_and_launches(
-    comparing: Comparing, device: Any, built: Counter, later: Counter
-) -> str:
+def _graph_counts_text(comparing: Comparing, device: Any, built: Counter, later: Counter) -> str:
     """How many graphs were captured and replayed, and what a call launches."""
     where = "a GPU" if device is None else "the stand-in for CUDA graphs, in place of a GPU"
     calls = len(comparing.graphed.results)
@@ -373,12 +371,12 @@ def _launches_of_call(side: Side, batch: Call, device: Any) -> Counter:
         before = device.launches.copy()
         side.call(batch)
         return device.launches - before
-    with _graphs_counted() as counts, _Operators() as log:
+    with _graphs_counted() as counts, _OperatorCounter() as log:
         side.call(batch)
     return Counter(graphs=counts["replays"], operators=log.launched)
 
 
-def _tensors_read(side: Side, batch: Call) -> set[str]:
+def _batch_tensors_read(side: Side, batch: Call) -> set[str]:
     """The names of a batch's tensors that an operator takes in a call."""
     with OpLog(written=lambda tensor: None) as log:
         side.call(batch)
@@ -388,7 +386,7 @@ def _tensors_read(side: Side, batch: Call) -> set[str]:
     return {name for name, tensor in tensors if storage_address(tensor) in taken}
 
 
-class _Operators(TorchDispatchMode):
+class _OperatorCounter(TorchDispatchMode):
     """Counts the operators on the GPU that are no views."""
 
     def __init__(self) -> None:
@@ -407,11 +405,11 @@ def _shape(value: Any) -> tuple:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
-def _zeros_like_values(value: Any) -> Any:
+def _zero_like(value: Any) -> Any:
     return torch.zeros_like(value) if isinstance(value, torch.Tensor) else 0.0
 
 
-def _detached_values(value: Any) -> Any:
+def _detached(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 

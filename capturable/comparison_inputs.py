@@ -15,20 +15,20 @@ RUBBISH = 7.0  # times the largest number of a tensor, plus one
 ROWS = re.compile(r"(.*?)(?:\[(-?\d*):(-?\d*)\])?")
 
 
-def batches_in_order(batches: Sequence[Call], calls: int, seed: int) -> list[Call]:
+def shuffled_batches(batches: Sequence[Call], calls: int, seed: int) -> list[Call]:
     """The batch of each call: all of them, shuffled anew in each round; of a single one, the rows
     are shuffled."""
     chooser = random.Random(seed)
     if len(batches) == 1:
         generator = torch.Generator("cpu").manual_seed(seed)
-        return [_shuffled(batches[0], generator) for _ in range(calls)]
+        return [_batch_with_shuffled_rows(batches[0], generator) for _ in range(calls)]
     ordered: list[Call] = []
     while len(ordered) < max(calls, len(batches)):
         ordered += chooser.sample(batches, len(batches))
     return ordered[: max(calls, len(batches))]
 
 
-def _shuffled(batch: Call, generator: torch.Generator) -> Call:
+def _batch_with_shuffled_rows(batch: Call, generator: torch.Generator) -> Call:
     """The batch with its rows in another order, the same one in all tensors of as many rows."""
     rows = next((len(leaf) for leaf in batch_tensors(batch) if leaf.dim()), 0)
     order = torch.randperm(rows, generator=generator, device="cpu")
@@ -61,7 +61,7 @@ def _pinned_and_differentiable_like(tensor: torch.Tensor, new: torch.Tensor) -> 
     return new.requires_grad_(tensor.requires_grad)
 
 
-def fill_padding(step: Callable, names: Iterable[str], batches: Sequence[Call]) -> set[str]:
+def fill_padding_of_step(step: Callable, names: Iterable[str], batches: Sequence[Call]) -> set[str]:
     """Fill tensors in reach of the step, or rows of them, with rubbish; the names that were
     found."""
     found = set()

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 from capturable.judge import MADE_HERE
-from capturable.live_objects import names_of
+from capturable.live_objects import own_attributes
 from capturable.operators import storage_address
 
 MAKERS = {  # without a device, these make tensors on the CPU
@@ -54,10 +54,10 @@ class CpuAsGpu(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         making = self.making = _makes_on_the_cpu(func, args, kwargs)
-        self.quiet = _reads_that_would_not_wait(func, args, kwargs, making)
+        self.quiet = _absent_on_gpu_predicate(func, args, kwargs, making)
         moved = func in MOVERS and self._moves(*args, **kwargs)
         if moved:
-            self._note("copy", MADE_AND_COPIED, MADE_HERE)
+            self._note_finding("copy", MADE_AND_COPIED, MADE_HERE)
         try:
             result = func(*args, **kwargs)
         finally:
@@ -68,7 +68,7 @@ class CpuAsGpu(TorchFunctionMode):
             self.on_host.pop(storage_address(result), None)
         return result
 
-    def _note(self, rule: str, what: str, fix: str | None = None) -> None:
+    def _note_finding(self, rule: str, what: str, fix: str | None = None) -> None:
         note = self.note()
         if note is not None:
             note(rule, what, fix=fix)
@@ -79,7 +79,7 @@ class CpuAsGpu(TorchFunctionMode):
         others = [other for other in to if isinstance(other, torch.Tensor)]
         return self.is_host(tensor) and bool(targets or not all(map(self.is_host, others)))
 
-    def reads_on_the_cpu_only(self, name: str, args: tuple) -> bool:
+    def is_absent_on_gpu(self, name: str, args: tuple) -> bool:
         """Whether an operator belongs to a function that would do without it on a GPU."""
         return self.quiet is not None and self.quiet(name, args)
 
@@ -119,7 +119,7 @@ class StandInAsGpu(CpuAsGpu):
             return self._from_data(func, types, args, kwargs)
         if func not in MOVERS or not isinstance(args[0], torch.Tensor):
             return super().__torch_function__(func, types, args, kwargs)
-        self.quiet = _moves_a_tensor
+        self.quiet = _is_copy_operator
         try:
             result = func(*args, **(kwargs or {}))
         finally:
@@ -133,7 +133,7 @@ class StandInAsGpu(CpuAsGpu):
         result = super().__torch_function__(func, types, args, kwargs)
         data = args[-1] if args else (kwargs or {}).get("data")
         if not isinstance(data, torch.Tensor) and result.numel() and not self.is_host(result):
-            self._note("copy", "a tensor is made from Python data on the CPU", MADE_HERE)
+            self._note_finding("copy", "a tensor is made from Python data on the CPU", MADE_HERE)
         return result
 
     def _judge_move(
@@ -146,19 +146,19 @@ class StandInAsGpu(CpuAsGpu):
             return
         if not self.is_host(tensor):
             if not asked:
-                self._note("sync", "data is copied from GPU to CPU")
+                self._note_finding("sync", "data is copied from GPU to CPU")
         elif storage_address(tensor) in self.on_host:
-            self._note("copy", MADE_AND_COPIED, MADE_HERE)
+            self._note_finding("copy", MADE_AND_COPIED, MADE_HERE)
         else:
-            self._note("copy", "data is copied from CPU to GPU")
+            self._note_finding("copy", "data is copied from CPU to GPU")
 
     def is_host(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is on the CPU."""
-        return self.device.kind(tensor) != "cuda"
+        return self.device.memory_kind(tensor) != "cuda"
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is in pinned memory."""
-        return self.device.kind(tensor) == "pinned"
+        return self.device.memory_kind(tensor) == "pinned"
 
     def ran(self, tensors: Iterable[torch.Tensor], results: Iterable[torch.Tensor]) -> None:
         """An operator has made results of tensors: those on the CPU are the step's own."""
@@ -168,7 +168,7 @@ class StandInAsGpu(CpuAsGpu):
                 self._add(result)
 
 
-def _moves_a_tensor(name: str, _: tuple) -> bool:
+def _is_copy_operator(name: str, _: tuple) -> bool:
     """Whether an operator is that by which a tensor is moved."""
     return name in ("aten::clone", "aten::_to_copy")
 
@@ -187,7 +187,7 @@ def _makes_on_the_cpu(func: Callable, args: tuple, kwargs: dict) -> bool:
     return not named and not any(isinstance(value, torch.Tensor) for value in args)
 
 
-def _reads_that_would_not_wait(
+def _absent_on_gpu_predicate(
     func: Callable, args: tuple, kwargs: dict, making: bool
 ) -> Callable[[str, tuple], bool] | None:
     """Which operators of a function, by name and arguments, would not wait or copy on a GPU."""
@@ -205,12 +205,12 @@ def _reads_that_would_not_wait(
 def capturable_optimizers() -> Iterator[None]:
     """Let optimizers with capturable=True step on the CPU, which torch allows on GPUs only."""
     # not an attribute of torch.optim
-    names = names_of(sys.modules["torch.optim.optimizer"])
-    with replaced_everywhere((names.get(DEVICES), _with_cpu)):
+    names = own_attributes(sys.modules["torch.optim.optimizer"])
+    with replaced_everywhere((names.get(DEVICES), _allow_cpu)):
         yield
 
 
-def _with_cpu(supported: Callable) -> Callable:
+def _allow_cpu(supported: Callable) -> Callable:
     def with_cpu(*args: Any, **kwargs: Any) -> list[str]:
         return [*supported(*args, **kwargs), "cpu"]
 
@@ -224,7 +224,7 @@ def replaced_everywhere(*pairs: tuple[Callable | None, Callable]) -> Iterator[No
     known = [(function, function.__name__, wrap(function)) for function, wrap in pairs if function]
     with ExitStack() as stack:
         for module in list(sys.modules.values()):
-            names = names_of(module)
+            names = own_attributes(module)
             for function, name, wrapped in known:
                 if names.get(name) is function:
                     stack.enter_context(patch.object(module, name, wrapped))

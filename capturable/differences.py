@@ -37,7 +37,7 @@ def operator_differences(
         if one.shapes != two.shapes and shapes_agree:
             yield "shape", one, f"{one.name} had the shapes {one.shapes}, then {two.shapes}", set()
         shapes_agree = shapes_agree and one.shapes == two.shapes and not one.sized
-        changed = _changed_number(one, two, shapes_agree)
+        changed = _changed_number_text(one, two, shapes_agree)
         known = changed in seen if one.backward else (changed, one.line) in seen
         if one.shapes == two.shapes and changed and not known:  # backward takes it again
             yield "frozen number", one, f"{one.name} got the number {changed}", set()
@@ -47,7 +47,7 @@ def operator_differences(
         seen |= {changed, (changed, one.line), *moved}
 
 
-def first_operator_difference(captured: list[Op], eager: list[Op]) -> str:
+def first_difference_text(captured: list[Op], eager: list[Op]) -> str:
     """Where a capture's operators first differ from those of an eager run, as the end of a
     sentence, or ""."""
     for one, two in zip_longest(captured, eager):
@@ -59,13 +59,13 @@ def first_operator_difference(captured: list[Op], eager: list[Op]) -> str:
     return ", which changed no operator"
 
 
-def _changed_number(one: Op, two: Op, shapes_agree: bool) -> str | None:
+def _changed_number_text(one: Op, two: Op, shapes_agree: bool) -> str | None:
     """The first number of an operator that differs, sizes left out once shapes do not agree.
 
     An argument that has its default is not among the numbers.
     """
     for old, new in zip_longest(one.numbers, two.numbers, fillvalue=DEFAULT):
-        if repr(old) != repr(new) and (shapes_agree or not _is_size(old, new)):
+        if repr(old) != repr(new) and (shapes_agree or not _look_like_sizes(old, new)):
             return f"{old!r}, then {new!r}"
     return None
 
@@ -78,12 +78,12 @@ def _moved_addresses(one: Op, two: Op, kept: set[int] | None) -> set[int]:
     return moved if kept is None else moved & kept
 
 
-def _is_size(*numbers: object) -> bool:
+def _look_like_sizes(*numbers: object) -> bool:
     """Whether numbers are whole, or one divided by whole ones, as in a mean."""
-    return all(map(_is_whole, numbers))
+    return all(map(_is_whole_or_reciprocal, numbers))
 
 
-def _is_whole(number: object) -> bool:
+def _is_whole_or_reciprocal(number: object) -> bool:
     if isinstance(number, int):
         return True
     if not isinstance(number, float) or not number:

@@ -13,14 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from capturable.causes import CauseEntry, CauseMatch, find_causes, standard_name
+from capturable.causes import CauseEntry, CauseMatch, find_causes, standard_cause_name
 from capturable.causes import entries as entries
 from capturable.similar_causes import (
     by_likeness,
-    complaint,
+    causes_of_complaint,
+    complaint_text,
     nearest,
-    of_complaint,
-    tells_of_a_graph,
+    tells_of_graph_failure,
 )
 
 NAMES_NO_CAUSE = ("several", "reasons")
@@ -62,26 +62,26 @@ def lesson_about(entry: CauseEntry) -> str:
     file = next(COURSE.glob(f"[0-9][0-9]_{name}.ipynb"), None) if name else None
     title = f"lesson {name.replace('_', ' ')!r} of the CUDA graphs course" if name else ""
     place = f"notebooks/{file.name}" if file else title
-    return f"{place}, {standard_name(entry)}" if entry.exhibit else place
+    return f"{place}, {standard_cause_name(entry)}" if entry.exhibit else place
 
 
 def entry_title(entry: CauseEntry) -> str:
     """The standard name of a cause, and the title where that is another one."""
-    known = standard_name(entry)
+    known = standard_cause_name(entry)
     return known if known == entry.title else f"{known}: {entry.title}"
 
 
 def caveat(text: str, hits: list[CauseMatch]) -> str:
     """What makes an answer doubtful: the rest of the text does not tell of a graph; else ""."""
     certain = not hits or any(hit.entry.kind == "silent" for hit in hits)
-    return "" if certain or tells_of_a_graph(text) else SAID["doubt"]
+    return "" if certain or tells_of_graph_failure(text) else SAID["doubt"]
 
 
 def explanation_text(text: str, hits: list[CauseMatch]) -> str:
     """What the command prints about a text in which hits were found."""
     likely, others = guess_causes(text, hits)
     told = [SAID["guesses"], *map(describe, likely)] if likely else [SAID["nothing"]]
-    told += [_bullet_list(SAID["complaint"].format(complaint(text)), others)] if others else []
+    told += [_causes_text(SAID["complaint"].format(complaint_text(text)), others)] if others else []
     if not hits:
         return "\n\n".join([SAID["unknown"], *told])
     first, doubt = hits[0], caveat(text, hits)
@@ -96,7 +96,7 @@ def guess_causes(text: str, hits: list[CauseMatch]) -> tuple[list[CauseEntry], l
     of what it complains of."""
     likely = nearest(text) if not hits or is_server_error_only(hits) else []
     told, rest = likely[:TOLD], likely[TOLD:]
-    others = dict.fromkeys([*rest, *(of_complaint(text) if likely else [])])
+    others = dict.fromkeys([*rest, *(causes_of_complaint(text) if likely else [])])
     return told, [entry for entry in others if entry not in told]
 
 
@@ -115,7 +115,7 @@ def _other_causes_text(text: str, hits: list[CauseMatch]) -> list[str]:
         return [SAID["decided"].format(len(others))]
     head = "tell_apart" if hits[0].entry.kind in NAMES_NO_CAUSE else "others_too"
     further = [SAID["further"].format(len(others) - TOLD)] if len(others) > TOLD else []
-    return [_bullet_list(SAID[head], others[:TOLD]), *further]
+    return [_causes_text(SAID[head], others[:TOLD]), *further]
 
 
 def other_causes(text: str, hits: list[CauseMatch]) -> list[CauseEntry]:
@@ -125,14 +125,14 @@ def other_causes(text: str, hits: list[CauseMatch]) -> list[CauseEntry]:
     others = [hit.entry for hit in hits[1:] if hit.message == first.message]
     others = [entry for entry in others if entry.kind in ("error", "warning")]
     if first.entry.kind in NAMES_NO_CAUSE:
-        others += [entry for entry in of_complaint(text) if entry not in others]
+        others += [entry for entry in causes_of_complaint(text) if entry not in others]
     return by_likeness(text, others, first.message)
 
 
-def _bullet_list(head: str, causes: list[CauseEntry]) -> str:
+def _causes_text(head: str, causes: list[CauseEntry]) -> str:
     """A sentence, and a line for each cause: its name, and how to tell it from the others."""
     lines = [
-        f"  {standard_name(one)}: {one.tell or one.cause.split('. ')[0].rstrip('.')}."
+        f"  {standard_cause_name(one)}: {one.tell or one.cause.split('. ')[0].rstrip('.')}."
         for one in causes
     ]
     return "\n".join([head, *dict.fromkeys(lines)])
@@ -191,7 +191,7 @@ def _as_json(text: str, hits: list[CauseMatch]) -> str:
 
 def _entry_as_dict(entry: CauseEntry) -> dict[str, Any]:
     """An entry with its standard name, without what belongs to a course."""
-    known = {"name": standard_name(entry)} | asdict(entry)
+    known = {"name": standard_cause_name(entry)} | asdict(entry)
     return {key: value for key, value in known.items() if key not in OF_THE_COURSE}
 
 

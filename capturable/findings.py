@@ -48,7 +48,7 @@ class Finding(NamedTuple):
         function, _, text = self.line.partition("  ")
         if not self.number or not Path(self.file).is_file():
             return self.line
-        return f"{short(self.file)}:{self.number} in {function.rpartition(':')[0]}\n    {text}"
+        return f"{short_path(self.file)}:{self.number} in {function.rpartition(':')[0]}\n    {text}"
 
     def __str__(self) -> str:
         """Text for a terminal: where, what, and the fix; of a library's line, that line first."""
@@ -148,7 +148,7 @@ class Findings(list[Finding]):
         return "\n".join(parts + ([str(self.report)] if self.report else []))
 
 
-def short(file: str) -> str:
+def short_path(file: str) -> str:
     """A file's path from here, if it lies below, or after site-packages; else as it is."""
     for marker in ("site-packages/", "dist-packages/"):
         if marker in file:

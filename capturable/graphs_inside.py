@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from capturable.live_objects import names_of
+from capturable.live_objects import own_attributes
 from capturable.restore.reachable import Place
 
 MODES = ("reduce-overhead", "max-autotune")
@@ -40,19 +40,19 @@ def _graph_setting(thing: Any) -> str:
             return _told[thing]
     except TypeError:  # it has no hash, or no weak reference
         return ""
-    names = names_of(thing)
+    names = own_attributes(thing)
     forward = names.get("forward", thing)
     if type(forward) is FunctionType and forward.__qualname__.startswith(f"{GRAPHED}."):
         return GRAPHED
     if "_torchdynamo_orig_callable" not in names:
         return ""
-    config = _config(thing)
+    config = _inductor_config(thing)
     if config and config.get(CUDAGRAPHS):
         return f"{CUDAGRAPHS}, as mode='reduce-overhead' sets it"
     return "backend='cudagraphs'" if "cudagraphs" in _backend(thing) else ""
 
 
-def _config(compiled: Any) -> dict | None:
+def _inductor_config(compiled: Any) -> dict | None:
     """The settings of Inductor (tried on torch 2.11 to 2.15)."""
     context = getattr(compiled, "dynamo_ctx", None)
     config = getattr(context, "compiler_config", None)
@@ -73,13 +73,13 @@ def _backend(compiled: Any) -> str:
 
 
 @contextmanager
-def torch_compile_disabled() -> Iterator[None]:
+def disable_torch_compile() -> Iterator[None]:
     """Let torch.compile return what it is given, and remember whether that would make graphs."""
 
     def compile_(model: Any = None, **options: Any) -> Any:
         if model is None:
             return lambda function: compile_(function, **options)
-        setting = _asks_for_graphs(options)
+        setting = _graph_setting_of_options(options)
         if setting and not options.get("disable"):
             _told[model] = setting
         return model
@@ -88,7 +88,7 @@ def torch_compile_disabled() -> Iterator[None]:
         yield
 
 
-def _asks_for_graphs(options: dict[str, Any]) -> str:
+def _graph_setting_of_options(options: dict[str, Any]) -> str:
     if options.get("mode") in MODES:
         return f"mode={options['mode']!r}"
     if options.get("backend") == "cudagraphs":

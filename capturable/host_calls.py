@@ -62,7 +62,7 @@ def watch_host_calls(
             noting = _with_finding(getattr(owner, name), rule, note, concerns)
             stack.enter_context(patch.object(owner, name, noting))
         stack.callback(register_optimizer_step_pre_hook(stepping).remove)
-        stack.callback(register_module_forward_pre_hook(_with_judgement(note)).remove)
+        stack.callback(register_module_forward_pre_hook(_module_judging_hook(note)).remove)
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message=".*global hooks on modules")  # these hooks
         if gpu == "cuda":
@@ -82,7 +82,7 @@ def _with_finding(call: Callable, rule: str, note: Callable, concerns: Callable)
     return noting
 
 
-def _with_judgement(note: Callable) -> Callable:
+def _module_judging_hook(note: Callable) -> Callable:
     def hook(module: torch.nn.Module, *_: Any) -> None:
         for fault in judge_module(module):
             note(fault.rule, fault.what)

@@ -4,7 +4,7 @@ import linecache
 import re
 from collections.abc import Iterable
 
-from capturable.findings import Finding, Findings, short
+from capturable.findings import Finding, Findings, short_path
 from capturable.rules import SLUGS, slug
 
 COMMENT = re.compile(r"#\s*capturable:\s*ignore(?:\[([^\]]*)\])?")
@@ -33,7 +33,7 @@ def without_ignored(findings: Findings) -> Findings:
 def misspelt_rule_names(files: Iterable[str]) -> list[str]:
     """A sentence for each name in the ignoring comments of files that is no rule's."""
     return [
-        f"{short(file)}:{number}: there is no rule {name.strip()} to ignore"
+        f"{short_path(file)}:{number}: there is no rule {name.strip()} to ignore"
         for file in sorted(files)
         for number, line in enumerate(linecache.getlines(file), 1)
         for names in COMMENT.findall(line)

@@ -39,7 +39,7 @@ def compare(static: Call, real: Call) -> list[Difference]:
         raise ValueError(
             f"the keyword inputs must have the same names in both batches, but {names} differs"
         )
-    here, there = dict(named_arguments(static)), dict(named_arguments(real))
+    here, there = dict(named_leaves(static)), dict(named_leaves(real))
     found = [_difference(name, here.get(name), there.get(name)) for name in here | there]
     return [difference for difference in found if difference]
 
@@ -63,7 +63,7 @@ def _short(value: Any) -> str:
     return "a tensor" if isinstance(value, torch.Tensor) else repr(value)[:60]
 
 
-def named_arguments(call: Call) -> Iterator[tuple[str, Any]]:
+def named_leaves(call: Call) -> Iterator[tuple[str, Any]]:
     """Name and value of every tensor and plain value in the arguments."""
     yield from named_parts("inputs", call.args)
     yield from named_parts("inputs", call.kwargs)
@@ -77,14 +77,14 @@ def named_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list | tuple) and not isinstance(value, torch.Size):
         for position, item in enumerate(value):
             yield from named_parts(f"{name}[{position}]", item)
-    elif _is_record(value):
+    elif _is_object_with_tensors(value):
         for attribute, item in vars(value).items():
             yield from named_parts(f"{name}.{attribute}", item)
     else:
         yield name, value
 
 
-def _is_record(value: Any) -> bool:
+def _is_object_with_tensors(value: Any) -> bool:
     """Whether a value is an object that carries inputs, such as a batch of a class of its own."""
     if isinstance(value, (torch.Tensor, torch.nn.Module, type, *PLAIN)) or callable(value):
         return False
@@ -95,8 +95,8 @@ def _is_record(value: Any) -> bool:
 
 def tensor_pairs(static: Call, real: Call) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The tensors of static, each with that of real at the same place."""
-    others = dict(named_arguments(real))
-    for name, value in named_arguments(static):
+    others = dict(named_leaves(real))
+    for name, value in named_leaves(static):
         if isinstance(value, torch.Tensor) and name in others:  # not what the step has added
             yield value, others[name]
 
@@ -120,7 +120,7 @@ def _merge(static: Any, real: Any) -> Any:
             return real
         items = [_merge(old, new) for old, new in zip(static, real, strict=True)]
         return type(static)(*items) if hasattr(static, "_fields") else type(static)(items)
-    if _is_record(static) and type(static) is type(real):
+    if _is_object_with_tensors(static) and type(static) is type(real):
         both = copy.copy(real)
         others = vars(real)
         vars(both).update((n, _merge(old, others.get(n))) for n, old in vars(static).items())

@@ -173,7 +173,7 @@ def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
     scheduled = hasattr(optimizer.step, "_wrapped_by_lr_sched")
     for scheduler in live_objects(torch.optim.lr_scheduler.LRScheduler) if scheduled else ():
         own = getattr(scheduler, "optimizer", None) is optimizer
-        if own and _changes_python_momentum(scheduler):
+        if own and _cycles_python_momentum(scheduler):
             name = type(scheduler).__name__
             yield Fault("frozen number", f"{name} cycles the momentum of {kind}", MOMENTUM)
     if scheduled and not all(isinstance(group["lr"], torch.Tensor) for group in groups):
@@ -181,7 +181,7 @@ def judge_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[Fault]:
         yield Fault("frozen number", what)
 
 
-def _changes_python_momentum(scheduler: Any) -> bool:
+def _cycles_python_momentum(scheduler: Any) -> bool:
     """Whether a scheduler changes momentum or betas that are Python numbers."""
     groups = scheduler.optimizer.param_groups
     numbers = [group.get("betas") or (group.get("momentum"),) for group in groups]
@@ -189,12 +189,12 @@ def _changes_python_momentum(scheduler: Any) -> bool:
     return bool(cycles) and any(isinstance(one[0], int | float) for one in numbers)
 
 
-def fix_of_setting(name: str) -> str:
+def fix_of_optimizer(name: str) -> str:
     """The fix for a setting of an optimizer that changes from step to step."""
     return MOMENTUM if name in ("betas", "momentum") else RATE
 
 
-def python_settings(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def python_numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """The Python numbers among an optimizer's settings, such as the learning rate, by name."""
     return {
         name: value
@@ -218,7 +218,7 @@ def judge_module(module: torch.nn.Module) -> Iterator[Fault]:
         yield Fault("trainable buffer", f"{kind} has a buffer that requires a gradient")
 
 
-def kept_graphs(tensors: Iterable[torch.Tensor | None], leaves: set[int]) -> set[str]:
+def autograd_holders(tensors: Iterable[torch.Tensor | None], leaves: set[int]) -> set[str]:
     """Names of the variables that hold a tensor whose autograd graph reaches a leaf (ids of
     parameters).
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from capturable.causes import entry_of, standard_name
+from capturable.causes import entry_of, standard_cause_name
 from capturable.comparison_inputs import batch_tensors
 from capturable.explain import explain
-from capturable.load_step import LoadedStep, original_error
+from capturable.load_step import LoadedStep, root_error
 from capturable.restore.reachable import is_a
-from capturable.value_differences import numbers, same
+from capturable.value_differences import as_cpu_float64, same
 
 MOST = 3
 CPU_DRAWS = "CPU random numbers"
@@ -38,9 +38,9 @@ def likely_causes(comparing: Any, noticed: Sequence[Any], remarks: Sequence[str]
     of the stand-in.
     """
     kind = comparing.difference.kind
-    causes = [*_causes_from_notes(noticed)]
+    causes = [*_causes_from_stand_in_notes(noticed)]
     if kind == "error":
-        error = original_error(comparing.error)
+        error = root_error(comparing.error)
         message = f"{type(error).__name__}: {error}"
         causes = [*(_describe_cause(entry.title) for entry in explain(message)[:1]), *causes]
         return causes[:MOST]
@@ -54,17 +54,18 @@ def likely_causes(comparing: Any, noticed: Sequence[Any], remarks: Sequence[str]
 def _describe_cause(title: str, seen: str = "") -> str:
     """The cause's name, what points to it, and the fix."""
     entry = entry_of(title)
-    return f"{standard_name(entry)}{': ' if seen else ''}{seen}\n    fix: {entry.fix}"
+    return f"{standard_cause_name(entry)}{': ' if seen else ''}{seen}\n    fix: {entry.fix}"
 
 
-def _causes_from_notes(noticed: Sequence[Any]) -> Iterator[str]:
+def _causes_from_stand_in_notes(noticed: Sequence[Any]) -> Iterator[str]:
     # others of a kind often have its cause, and memory that is gone may follow from what is told
     first = {finding.kind: finding for finding in reversed(noticed)}
     for finding in sorted(first.values(), key=lambda each: each.kind == "memory gone"):
         if finding.kind != "not computed yet":  # as compare itself reads it
             rate = finding.sentence.startswith("lr of ")
             known = "A learning rate that stays" if rate else OF_KINDS.get(finding.kind)
-            yield f"{standard_name(entry_of(known)) if known else finding.kind}: {finding.sentence}"
+            name = standard_cause_name(entry_of(known)) if known else finding.kind
+            yield f"{name}: {finding.sentence}"
 
 
 def _causes_from_symptoms(comparing: Any) -> Iterator[str]:
@@ -73,14 +74,14 @@ def _causes_from_symptoms(comparing: Any) -> Iterator[str]:
     if kind == "later":
         yield _describe_cause("A result that is overwritten")
     if kind == "construction":
-        yield from _construction_cause(comparing.state(comparing.graphed).get(name, 0.0))
+        yield from _causes_from_initial_state(comparing.state(comparing.graphed).get(name, 0.0))
     if "['lr']" in name:
         yield _describe_cause("A learning rate that stays")
     if comparing.unread:
         seen = f"the step with graphs does not read {' and '.join(comparing.unread)} of a batch"
         yield _describe_cause("A new tensor under the old name", seen)
     elif kind == "result":
-        yield from _has_stale_result(comparing, name)
+        yield from _causes_from_stale_result(comparing, name)
     if comparing.captured:
         seen = f"a guess, because call {call} captures a graph"
         yield _describe_cause("A capture that trains once more", seen)
@@ -90,9 +91,9 @@ def _causes_from_symptoms(comparing: Any) -> Iterator[str]:
         yield _describe_cause(title, f"the eager step draws from {drawn}, a replay does not")
 
 
-def _construction_cause(value: Any) -> Iterator[str]:
+def _causes_from_initial_state(value: Any) -> Iterator[str]:
     """Why a value of the step with graphs differs before the first call."""
-    if numbers(value).isnan().any():  # memory of the capture, which has computed nothing
+    if as_cpu_float64(value).isnan().any():  # memory of the capture, which has computed nothing
         yield _describe_cause("A state that is not written back")
         return
     yield _describe_cause("A capture that trains once more")
@@ -100,7 +101,7 @@ def _construction_cause(value: Any) -> Iterator[str]:
         yield "a guess: the factories draw other random numbers for it: make the model first"
 
 
-def _has_stale_result(comparing: Any, name: str) -> Iterator[str]:
+def _causes_from_stale_result(comparing: Any, name: str) -> Iterator[str]:
     """The graph returned what it had returned before, and eager did not."""
     pairs = zip(comparing.eager.results, comparing.graphed.results, strict=False)
     values = [(eager.get(name), graphed.get(name)) for eager, graphed in pairs]
@@ -140,4 +141,4 @@ def _causes_from_preflight(comparing: Any) -> Iterator[str]:
             title = "A learning rate that stays" if rate else OF_RULES[finding.rule]
             seen = f"a guess, of the eager step: {finding.place}\n    {finding.found}"
             seen += f"\n    fix: {finding.fix}"
-            yield f"{standard_name(entry_of(title))}: {seen}"
+            yield f"{standard_cause_name(entry_of(title))}: {seen}"

@@ -55,10 +55,10 @@ def _attribute_holding(values: tuple) -> str | None:
 def _named_contents(holder: Any) -> Any:
     if type(holder).__module__.startswith("capturable"):
         return {}
-    return holder if issubclass(type(holder), dict) else names_of(holder)
+    return holder if issubclass(type(holder), dict) else own_attributes(holder)
 
 
-def names_of(value: Any) -> Any:
+def own_attributes(value: Any) -> Any:
     """The attributes that a value has itself: its __dict__, or {} where it has none.
 
     It loads no module that waits for its first use.

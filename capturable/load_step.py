@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from capturable.findings import Findings, short
+from capturable.findings import Findings, short_path
 
 MISFIT = (
     "the function returns neither a step nor (step, inputs) nor (step, inputs, other_inputs, ...); "
@@ -95,14 +95,14 @@ def call_or_load_error(what: str, function: Callable, *args: Any, **kwargs: Any)
         reason = "an iterator ran dry: the step runs several times, so give it batches that last"
         raise LoadError(f"{what} failed{_raised_at(error)}: {reason}", error) from None
     except SyntaxError as error:
-        place = f"{short(error.filename or what)}:{error.lineno}"
+        place = f"{short_path(error.filename or what)}:{error.lineno}"
         raise LoadError(f"{place}: {error.msg}", error) from None
     except Exception as error:
-        error = original_error(error)
+        error = root_error(error)
         raise LoadError(f"{what} failed{_raised_at(error)}: {_error_text(error)}", error) from None
 
 
-def original_error(error: Exception) -> Exception:
+def root_error(error: Exception) -> Exception:
     """The error behind that of a lost capture, which only says that there was one."""
     lost = "previous error during capture" in str(error)
     return error.__context__ if lost and isinstance(error.__context__, Exception) else error
@@ -131,14 +131,14 @@ def _exit_reason(error: SystemExit) -> str:
 
 def _raised_at(error: BaseException) -> str:
     """Where an error was raised: the innermost line that is not a library's."""
-    from capturable.user_lines import origin  # imports torch, which not every command needs
+    from capturable.user_lines import owner_of_file  # imports torch, which not every command needs
 
     own = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if origin(frame.f_code.co_filename, frame.f_globals.get("__name__", "")) == "user"
+        if owner_of_file(frame.f_code.co_filename, frame.f_globals.get("__name__", "")) == "user"
     ]
-    return f" at {short(own[-1][0])}:{own[-1][1]}" if own else ""
+    return f" at {short_path(own[-1][0])}:{own[-1][1]}" if own else ""
 
 
 def _check_function(where: str, name: str, make: Any) -> None:
@@ -177,10 +177,10 @@ def _import_file(file: str) -> ModuleType:
         return importlib.import_module(".".join(names))
     _add_to_path(folder, last=path.stem in sys.stdlib_module_names)
     taken = path.stem in sys.stdlib_module_names or path.stem in sys.modules
-    return _run_script(path, f"{path.stem}_to_check" if taken else path.stem)
+    return _exec_module(path, f"{path.stem}_to_check" if taken else path.stem)
 
 
-def _run_script(path: Path, name: str) -> ModuleType:
+def _exec_module(path: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise LoadError(f"{path} is no Python file")
@@ -211,14 +211,14 @@ def _loaded_step(made: Any) -> LoadedStep:
         case (step,) if callable(step):
             return LoadedStep(step)
         case (step, inputs) if callable(step):
-            return LoadedStep(step, *split_batch(inputs))
+            return LoadedStep(step, *args_and_kwargs(inputs))
         case (step, inputs, others, *_) if callable(step):
-            both = split_batch(others) if others is not None else (None, None)
-            return LoadedStep(step, *split_batch(inputs), *both)
+            both = args_and_kwargs(others) if others is not None else (None, None)
+            return LoadedStep(step, *args_and_kwargs(inputs), *both)
     raise LoadError(MISFIT)
 
 
-def split_batch(inputs: Any) -> tuple[tuple, dict[str, Any]]:
+def args_and_kwargs(inputs: Any) -> tuple[tuple, dict[str, Any]]:
     """Positional and keyword arguments of a batch."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)

@@ -66,7 +66,7 @@ class OpLog(TorchDispatchMode):
         if not higher_order and is_undecomposed(func, tensors):
             with self:
                 return func.decompose(*args, **kwargs)
-        outside = self._outside(func, leaves, tensors)
+        outside = self._addresses_made_outside(func, leaves, tensors)
         numbers = [leaf for leaf in leaves if isinstance(leaf, int | float | complex | str)]
         if not higher_order:
             self._announce(func, args, kwargs, outside)
@@ -89,7 +89,7 @@ class OpLog(TorchDispatchMode):
             if storage_address(tensor) in outside:
                 self.written(tensor)
 
-    def _outside(self, func, leaves, tensors):
+    def _addresses_made_outside(self, func, leaves, tensors):
         """Addresses of the arguments' memory that the step did not make."""
         if func.name() == "aten::lift_fresh":  # its tensor was made by this very call
             return ()

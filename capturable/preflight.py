@@ -67,16 +67,16 @@ def preflight(
     check.report.given = other_inputs is not None or other_kwargs is not None
     places = reach(step)
     if any(setting == GRAPHED for _, setting in functions_with_graphs(places, step)):
-        check.judge_reach(step, places)  # what replays write could not be put back
+        check.judge_reached_code(step, places)  # what replays write could not be put back
         return check.findings()
-    with _optimizers(check), Restore(step, static) as restore:
-        check.written = restore.written
-        check.watch([place for place, _ in restore.places])
-        first, again = _runs(check, step, static, real, _warmup(warmup))
+    with _allow_capturable_on_cpu(check), Restore(step, static) as restore:
+        check.written = restore.keep_before_write
+        check.watch_places([place for place, _ in restore.places])
+        first, again = _run_twice_and_judge(check, step, static, real, _warmup_count(warmup))
         if check.gpu == "cuda":
-            check.run_plainly(again)
+            check.run_watching_host_calls(again)
     check.held.clear()
-    check.look_back(restore, first)
+    check.judge_kept_graphs(restore, first)
     findings = check.findings()
     if verify is False or not (verify or check.stand_in is not None):
         return findings
@@ -87,30 +87,31 @@ def preflight(
     return without_ignored(verified(step, static, other, generators, findings, final))
 
 
-def _runs(
+def _run_twice_and_judge(
     check: StepCheck, step: Callable, static: Call, real: Call, warmup: int
 ) -> tuple[list, Callable]:
     """Run the step warmup times, then twice, judged and compared; the first run's operators, and
     the last call."""
     once = partial(step, *static.args, **static.kwargs)
     found = compare(static, real)
-    check.judge_static_inputs(static)
+    check.judge_copy_targets(static)
     for _ in range(warmup):
-        check.run(once, judged=False)  # optimizers make their state in their first step
-        check.look_again(reach(step, static))
-    first = check.run(once)
-    check.look_again(reach(step, static))
-    values, call = check.put(static, real, found)
+        check.run_logged(once, judged=False)  # optimizers make their state in their first step
+        check.watch_new_places(reach(step, static))
+    first = check.run_logged(once)
+    check.watch_new_places(reach(step, static))
+    values, call = check.copy_batch_into_inputs(static, real, found)
     again = partial(step, *call.args, **call.kwargs)
-    second = check.run(again)
+    second = check.run_logged(again)
     check.judge_python_inputs(values, check.compare(first, second))
-    check.judge_reach(step, reach(step))
-    check.judge_static_inputs(static)  # as the step has left it
-    check.judge_capture_checks(second, partial(check.run, again, judged=False, capturing=False))
+    check.judge_reached_code(step, reach(step))
+    check.judge_copy_targets(static)  # as the step has left it
+    uncaptured = partial(check.run_logged, again, judged=False, capturing=False)
+    check.judge_capture_checks(second, uncaptured)
     return first, again
 
 
-def _warmup(asked: int | None) -> int:
+def _warmup_count(asked: int | None) -> int:
     if asked is not None:
         return max(0, asked)
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
@@ -118,5 +119,5 @@ def _warmup(asked: int | None) -> int:
     return DDP_WARMUP if live_objects(torch.nn.parallel.DistributedDataParallel) else 1
 
 
-def _optimizers(check: StepCheck) -> Any:
+def _allow_capturable_on_cpu(check: StepCheck) -> Any:
     return capturable_optimizers() if check.report.device == "cpu" else nullcontext()

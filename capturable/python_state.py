@@ -42,12 +42,12 @@ class PythonStateWatch:
 
     def __exit__(self, *_):
         sys.settrace(self.outer)
-        self._look()
+        self._report_changes()
 
     def _trace(self, frame, event, _):
         if not runs_users(frame):
             return None
-        self._look()
+        self._report_changes()
         self.line = Line.of(frame)
         self.ran.add(self.line)
         if event == "return":
@@ -56,19 +56,19 @@ class PythonStateWatch:
                 self.line = Line.of(frame.f_back)
         return self._trace
 
-    def _look(self):
+    def _report_changes(self):
         now = values_at(self.places)
         for place, before, after in zip(self.places, self.values, now, strict=True):
             if not self.line or before == after:
                 continue
-            if isinstance(after, _At):
+            if isinstance(after, _TensorAddress):
                 self.moved(place.label, after.address, self.line)
-            elif not isinstance(before, _At):
+            elif not isinstance(before, _TensorAddress):
                 self.changed(place.label, self.line)
         self.values = now
 
 
-def watched(places: Iterable[Place]) -> list[Place | SimpleNamespace]:
+def places_to_watch(places: Iterable[Place]) -> list[Place | SimpleNamespace]:
     """Those of the user's places that hold numbers, strings or containers, all that hold a tensor,
     and the CPU's random states."""
     kinds = (int, float, str, type(None), itertools.count, *CONTAINERS)
@@ -81,11 +81,11 @@ def watched(places: Iterable[Place]) -> list[Place | SimpleNamespace]:
         SimpleNamespace(label="Python's random state", get=lambda: hash(random.getstate()))
     )
     if numpy := sys.modules.get("numpy"):
-        users.append(SimpleNamespace(label="numpy's random state", get=lambda: _numpys(numpy)))
+        users.append(SimpleNamespace(label="numpy's random state", get=lambda: _numpy_state(numpy)))
     return users
 
 
-class _At(NamedTuple):
+class _TensorAddress(NamedTuple):
     """Stands for a tensor: where it is."""
 
     address: int
@@ -98,7 +98,7 @@ def values_at(places: Iterable[Place | SimpleNamespace]) -> list[Any]:
 
 def _value(thing):
     if is_a(thing, torch.Tensor):
-        return _At(storage_address(thing))
+        return _TensorAddress(storage_address(thing))
     if is_a(thing, CONTAINERS):
         return len(thing)
     if is_a(thing, (float, itertools.count)):
@@ -106,6 +106,6 @@ def _value(thing):
     return thing if is_a(thing, (int, str)) else None
 
 
-def _numpys(numpy):
+def _numpy_state(numpy):
     _, keys, position, *_ = numpy.random.get_state()
     return f"{keys[0]}, {position}"

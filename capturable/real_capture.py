@@ -52,8 +52,10 @@ def verified(
         warm_up(run, stream)
         attempt = capture_and_restore(run, generators, stream)
         if attempt.error is None:
-            parted, refuted = _compared(step, static, real, attempt)
-            return _settled(findings, parted, refuted if final else (), REFUSED if final else ())
+            parted, refuted = _replay_diff(step, static, real, attempt)
+            return _findings_after_capture(
+                findings, parted, refuted if final else (), REFUSED if final else ()
+            )
         if is_not_modelled(attempt.error):
             return findings
         line = None if LATER in str(attempt.error) else attempt.line
@@ -64,7 +66,7 @@ def verified(
         return Findings([*findings, _refusal(attempt.error, line)], findings.report)
 
 
-def _settled(
+def _findings_after_capture(
     findings: Findings, parted: list[str], refuted: tuple[str, ...], accepted: tuple[str, ...]
 ) -> Findings:
     """The findings about a step that captures, and whose replays leave the tensors named with
@@ -92,7 +94,7 @@ def _downgraded(finding: Finding) -> Finding:
     return finding._replace(level="note", found=f"{finding.found}; but {said}")
 
 
-def _compared(
+def _replay_diff(
     step: Callable, static: Call, real: Call, attempt: Attempt
 ) -> tuple[list[str], tuple[str, ...]]:
     """Names of tensors that two replays leave with other values than eager does, which is run
@@ -105,7 +107,7 @@ def _compared(
         return attempt.result
 
     runs = (step, step, replay)
-    eager, again, replayed = (_after_two(step, run, static, real) for run in runs)
+    eager, again, replayed = (_run_twice(step, run, static, real) for run in runs)
     parted, repeats = [], True
     for name, (start, end) in eager.items():
         _, second = again.get(name, (start, end))
@@ -128,7 +130,7 @@ def _moves_gradients(step: Callable, static: Call) -> bool:
         return any(leaf.grad is not gradient for leaf, gradient in before)
 
 
-def _after_two(step: Callable, run: Callable, static: Call, real: Call) -> dict[tuple, tuple]:
+def _run_twice(step: Callable, run: Callable, static: Call, real: Call) -> dict[tuple, tuple]:
     """Each tensor in the step's reach, by number and name, before and after two runs, and what both
     returned.
 
@@ -139,11 +141,11 @@ def _after_two(step: Callable, run: Callable, static: Call, real: Call) -> dict[
         places = [
             (place, value.detach().clone()) for place, value in restore.places if _is_dense(value)
         ]
-        results = [_kept(run(*static.args, **static.kwargs))]
+        results = [_clone_outputs(run(*static.args, **static.kwargs))]
         for tensor, new in tensor_pairs(static, real):
             tensor.data.copy_(new)
         second = merge_python_values(static, real)
-        results.append(_kept(run(*second.args, **second.kwargs)))
+        results.append(_clone_outputs(run(*second.args, **second.kwargs)))
         ends = {(i, place.label): (before, place.get()) for i, (place, before) in enumerate(places)}
         for number, result in enumerate(results):
             for i, tensor in enumerate(result):
@@ -155,7 +157,7 @@ def _after_two(step: Callable, run: Callable, static: Call, real: Call) -> dict[
         }
 
 
-def _kept(result: Any) -> list[torch.Tensor]:
+def _clone_outputs(result: Any) -> list[torch.Tensor]:
     """The tensors that a run returned, as they are before the next one."""
     return [leaf.detach().clone() for leaf in tree_leaves(result) if _is_dense(leaf)]
 

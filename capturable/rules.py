@@ -40,7 +40,7 @@ def slug(name: str) -> str:
     return "-".join(name.lower().split())
 
 
-class Special(NamedTuple):
+class TorchFileRule(NamedTuple):
     """A rule and a fix for what a file of torch does, where they differ from the general ones."""
 
     rule: str
@@ -52,7 +52,7 @@ ALL = tuple(Rule(**rule) for rule in FILE["rule"])
 RULES = {rule.name: rule for rule in ALL}
 SLUGS = {rule.slug: rule.name for rule in ALL}
 LIBRARY = {  # by the file of torch, or its beginning
-    start: Special(one["rule"], one.get("fix", RULES[one["rule"]].fix))
+    start: TorchFileRule(one["rule"], one.get("fix", RULES[one["rule"]].fix))
     for start, one in FILE["library"].items()
 }
 
@@ -62,7 +62,7 @@ def fix_of(name: str) -> str:
     return RULES[name].fix
 
 
-def special(library: str) -> Special | None:
+def rule_of_torch_file(library: str) -> TorchFileRule | None:
     """Rule and fix for what a file of torch does, if they are special."""
     return next((rule for start, rule in LIBRARY.items() if library.startswith(start)), None)
 

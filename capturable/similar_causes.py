@@ -56,7 +56,7 @@ def nearest(text: str, count: int = 5) -> list[CauseEntry]:
 
     A cause that is much less alike than the best is left out.
     """
-    if not tells_of_a_graph(text):
+    if not tells_of_graph_failure(text):
         return []
     quiet = bool(NO_ERROR.search(text))  # then no cause that raises an error
     rated = [
@@ -67,41 +67,41 @@ def nearest(text: str, count: int = 5) -> list[CauseEntry]:
     return [entry for alike, entry in rated[:count] if alike >= rated[0][0] * LESS]
 
 
-def tells_of_a_graph(text: str) -> bool:
+def tells_of_graph_failure(text: str) -> bool:
     """Whether a text tells of a failure of a CUDA graph: it names a graph, and complains. A typed
     complaint, such as "same dropout each time", always does; a request never does."""
     if REQUEST.search(text):
         return False
-    if len(text.split()) <= TYPED and ":" not in text and complaint(text) not in UNCLEAR:
+    if len(text.split()) <= TYPED and ":" not in text and complaint_text(text) not in UNCLEAR:
         return True
     said = "\n".join(line for line in text.splitlines() if not REPORTED.search(line))
     if not FIELD.search(said):
         return False
-    return bool(NAMED.search(said)) and (bool(_complaints(said)) or bool(FIXED.search(said)))
+    return bool(NAMED.search(said)) and (bool(_complaints_in(said)) or bool(FIXED.search(said)))
 
 
-def complaint(text: str) -> str:
+def complaint_text(text: str) -> str:
     """What a text complains of, such as wrong results or a hang."""
-    return " and ".join(one.title for one in _complaints(text)) or "this"
+    return " and ".join(one.title for one in _complaints_in(text)) or "this"
 
 
 def by_likeness(text: str, some: list[CauseEntry], message: str) -> list[CauseEntry]:
     """Some causes, those first that the text beside its message is most like; as they are where it
     is like none."""
     asked = set(_words(text)) - set(_words(message))
-    known = dict(zip(guessable(), weights(), strict=True))
+    known = dict(zip(guessable_causes(), word_weights(), strict=True))
     return sorted(some, key=lambda entry: -sum(known.get(entry, {}).get(word, 0) for word in asked))
 
 
-def of_complaint(text: str, count: int = 18) -> list[CauseEntry]:
+def causes_of_complaint(text: str, count: int = 18) -> list[CauseEntry]:
     """The causes of what a text complains of, and of the products that it names, those first that
     it is most like."""
-    causes = {title for one in _complaints(text) or complaints() for title in one.causes}
+    causes = {title for one in _complaints_in(text) or complaints() for title in one.causes}
     rated = [entry for _, entry in _rated(text)]
-    return [entry for entry in rated if entry.title in causes or _product(entry.title)][:count]
+    return [entry for entry in rated if entry.title in causes or _product_of(entry.title)][:count]
 
 
-def _complaints(text: str) -> list[ComplaintKind]:
+def _complaints_in(text: str) -> list[ComplaintKind]:
     return [one for one in complaints() if re.search(one.words, text, re.I | re.A)]
 
 
@@ -112,52 +112,52 @@ def _rated(text: str) -> list[tuple[int, CauseEntry]]:
     """
     asked = set(_words(text))
     rated = []
-    for entry, weight in zip(guessable(), weights(), strict=True):
-        if _named(entry, text):
+    for entry, weight in zip(guessable_causes(), word_weights(), strict=True):
+        if _mentions_product(entry, text):
             alike = sum(weight[word] for word in asked & weight.keys())
             rated.append((alike, entry))
     return sorted(rated, key=lambda pair: -pair[0])
 
 
-def guessable() -> list[CauseEntry]:
+def guessable_causes() -> list[CauseEntry]:
     """The causes that may be guessed; the other entries say that a message has many."""
     return [entry for entry in entries() if entry.kind in GUESSED]
 
 
-def _named(entry: CauseEntry, text: str) -> bool:
+def _mentions_product(entry: CauseEntry, text: str) -> bool:
     """Whether a text speaks of the product that a cause belongs to, if it belongs to one."""
-    product = _product(entry.title)
+    product = _product_of(entry.title)
     return not product or bool(re.search(PRODUCTS[product], text, re.I | re.A))
 
 
 @cache
-def _product(title: str) -> str:
+def _product_of(title: str) -> str:
     """The product that a cause belongs to, or ""."""
     return next((name for name in PRODUCTS if re.match(rf"{name}\b", title)), "")
 
 
 @cache
-def weights() -> list[dict[str, int]]:
+def word_weights() -> list[dict[str, int]]:
     """How much each word adds to the likeness of each guessable cause (BM25): rare words weigh more
     than common ones, and words of a long description less."""
-    counts = [Counter(_words("\n".join(_description(entry)))) for entry in guessable()]
+    counts = [Counter(_words("\n".join(_description(entry)))) for entry in guessable_causes()]
     common = Counter(word for count in counts for word in count)
     usual = sum(count.total() for count in counts) / len(counts)
     return [
         {
-            word: round(_rare(common[word], len(counts)) * _often(n, count.total() / usual))
+            word: round(_idf(common[word], len(counts)) * _tf_weight(n, count.total() / usual))
             for word, n in count.items()
         }
         for count in counts
     ]
 
 
-def _rare(known: int, of: int) -> float:
+def _idf(known: int, of: int) -> float:
     """The weight of a word that so many descriptions have."""
     return SCALE * math.log(of / known)
 
 
-def _often(times: int, length: float) -> float:
+def _tf_weight(times: int, length: float) -> float:
     """How much it counts that a word stands in a description so often."""
     return 2 * times / (times + 1 - LONG + LONG * length)
 

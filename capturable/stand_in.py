@@ -12,7 +12,7 @@ MISSING = (
 )
 
 
-def on_stand_in() -> Any:
+def stand_in_device() -> Any:
     """The stand-in's device, inside of its block; else None."""
     try:
         from cpu_graph import on_stand_in
@@ -28,7 +28,7 @@ def gpu_or_stand_in() -> Iterator[Any]:
     Raises RuntimeError, one sentence, if it is needed and not installed.
     """
     if torch.cuda.is_available():  # also inside of a block that is open
-        yield on_stand_in()
+        yield stand_in_device()
         return
     try:
         from cpu_graph import cpu_graphs
@@ -41,8 +41,8 @@ def gpu_or_stand_in() -> Iterator[Any]:
 @contextmanager
 def unreported() -> Iterator[None]:
     """What is tried in the block, and undone, is no part of the stand-in's report."""
-    device = on_stand_in()
-    with device.unreported() if device is not None else nullcontext():
+    device = stand_in_device()
+    with device.keep_out_of_report() if device is not None else nullcontext():
         yield
 
 
@@ -51,7 +51,7 @@ def behind_the_stand_in() -> Iterator[None]:
     """Work on the memory of the stand-in's tensors as that of the CPU, which it is: without a
     launch."""
     with ExitStack() as stack:
-        if on_stand_in() is not None:
+        if stand_in_device() is not None:
             stack.enter_context(torch._C._DisableTorchDispatch())
             stack.enter_context(torch._C.DisableTorchFunction())
         yield
@@ -59,7 +59,7 @@ def behind_the_stand_in() -> Iterator[None]:
 
 def device_behind(storage: torch.UntypedStorage) -> torch.device:
     """Where memory is; on the stand-in that of the GPU, too, is the CPU's."""
-    return torch.device("cpu") if on_stand_in() is not None else storage.device
+    return torch.device("cpu") if stand_in_device() is not None else storage.device
 
 
 def is_not_modelled(error: BaseException) -> bool:

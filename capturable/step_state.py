@@ -9,19 +9,19 @@ from typing import Any
 import torch
 
 from capturable.restore.reachable import TRAINING, Place, is_a, reach
-from capturable.value_differences import is_number
+from capturable.value_differences import is_numeric
 
 KINDS = (torch.nn.Module, *TRAINING, torch.Generator, torch.Tensor)
 
 
 def random_states() -> dict[str, Any]:
     """The random states of the process, by name."""
-    return {name: get() for name, (get, _) in _random().items()}
+    return {name: get() for name, (get, _) in _random_state_accessors().items()}
 
 
 def set_random_states(states: dict[str, Any]) -> None:
     """Put random states back."""
-    known = _random()
+    known = _random_state_accessors()
     for name, state in states.items():
         known[name][1](state)
 
@@ -34,7 +34,7 @@ def seed_all(seed: int) -> None:
         numpy.random.seed(seed)
 
 
-def _random() -> dict[str, tuple[Callable, Callable]]:
+def _random_state_accessors() -> dict[str, tuple[Callable, Callable]]:
     known: dict[str, tuple[Callable, Callable]] = {
         "Python's random state": (random.getstate, random.setstate),
         "torch's random state of the CPU": (torch.get_rng_state, torch.set_rng_state),
@@ -72,19 +72,19 @@ class StepState:
         known = {id(parameter) for module in named for parameter in module.parameters()}
         for name, own in names.items():
             if is_a(things[own], torch.optim.Optimizer):  # a graph alone may know the module
-                found.append(_parameters_of(name, things[own], known))
+                found.append(_parameters_without_module(name, things[own], known))
         return dict(chain.from_iterable(found))
 
     def has_optimizer(self) -> bool:
         """Whether the step has an optimizer; without one, gradients are its result."""
         return any(is_a(thing, torch.optim.Optimizer) for thing in self.things().values())
 
-    def matched(self, other: "StepState") -> dict[str, str]:
+    def matching_names(self, other: "StepState") -> dict[str, str]:
         """For each name here, the name of the same thing in another step."""
         theirs, found = other.things(), {}
         for name, thing in self.things().items():
-            wanted = _form(name, thing)
-            matches = [key for key, there in theirs.items() if _form(key, there) == wanted]
+            wanted = _matching_key(name, thing)
+            matches = [key for key, there in theirs.items() if _matching_key(key, there) == wanted]
             if matches:
                 found[name] = matches[0]
                 del theirs[matches[0]]
@@ -95,13 +95,13 @@ def _values_of(name: str, thing: Any, gradients: bool) -> Iterator[tuple[str, An
     """Name and value of each tensor and number in a thing."""
     if is_a(thing, torch.nn.Module):
         for key, tensor in (*thing.named_parameters(), *thing.named_buffers()):
-            yield f"{name}.{_plain(key)}", tensor
+            yield f"{name}.{_strip_prefixes(key)}", tensor
             if gradients and tensor.grad is not None:
-                yield f"{name}.{_plain(key)}.grad", tensor.grad
+                yield f"{name}.{_strip_prefixes(key)}.grad", tensor.grad
     elif is_a(thing, torch.optim.Optimizer):
         yield from _of_optimizer(name, thing)
     elif is_a(thing, torch.amp.GradScaler):
-        yield from ((f"{name}.{key}", v) for key, v in thing.state_dict().items() if _is_number(v))
+        yield from ((f"{name}.{key}", v) for key, v in thing.state_dict().items() if _is_numeric(v))
     elif is_a(thing, torch.optim.lr_scheduler.LRScheduler):
         yield f"{name}.last_epoch", thing.last_epoch
     elif is_a(thing, torch.Generator):
@@ -116,15 +116,15 @@ def _of_optimizer(name: str, optimizer: torch.optim.Optimizer) -> Iterator[tuple
     groups = optimizer.param_groups
     for number, group in enumerate(groups):
         where = f"{name}.param_groups[{number}]"
-        yield from ((f"{where}['{key}']", v) for key, v in group.items() if _is_number(v))
+        yield from ((f"{where}['{key}']", v) for key, v in group.items() if _is_numeric(v))
     parameters = [parameter for group in groups for parameter in group["params"]]
     for number, parameter in enumerate(parameters):
         for key, value in optimizer.state.get(parameter, {}).items():
-            if _is_number(value):
+            if _is_numeric(value):
                 yield f"{name}.state[{number}]['{key}']", value
 
 
-def _parameters_of(
+def _parameters_without_module(
     name: str, optimizer: torch.optim.Optimizer, known: set[int]
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """The parameters of an optimizer that no module has."""
@@ -134,11 +134,11 @@ def _parameters_of(
                 yield f"{name}.param_groups[{number}]['params'][{place}]", parameter
 
 
-def _is_number(value: Any) -> bool:
-    return is_number(value) and not isinstance(value, bool)
+def _is_numeric(value: Any) -> bool:
+    return is_numeric(value) and not isinstance(value, bool)
 
 
-def _plain(key: str) -> str:
+def _strip_prefixes(key: str) -> str:
     """A parameter's name without what torch.compile and DistributedDataParallel put before it."""
     return key.removeprefix("_orig_mod.").removeprefix("module.")
 
@@ -161,11 +161,11 @@ def _parts_of(thing: Any) -> Iterator[Any]:
                 yield value
 
 
-def _form(name: str, thing: Any) -> tuple:
+def _matching_key(name: str, thing: Any) -> tuple:
     """What two things have in common that stand for each other in two steps."""
     if is_a(thing, torch.nn.Module):
         named = (*thing.named_parameters(), *thing.named_buffers())
-        return "module", frozenset((_plain(key), tensor.shape) for key, tensor in named)
+        return "module", frozenset((_strip_prefixes(key), tensor.shape) for key, tensor in named)
     if is_a(thing, torch.optim.Optimizer):
         shapes = [parameter.shape for group in thing.param_groups for parameter in group["params"]]
         return "optimizer", tuple(shapes)

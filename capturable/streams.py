@@ -14,7 +14,7 @@ class Joins:
     """The order that events make between streams, each known by a number; main is the step's own.
 
     found(rule, line, what) is called for work that the capture would not see, and at the end, by
-    left(), for streams whose work nobody waited for.
+    report_unjoined_work(), for streams whose work nobody waited for.
     """
 
     def __init__(self, main: int, found: Callable[[str, Line, str], None]) -> None:
@@ -31,7 +31,7 @@ class Joins:
         self.work[stream] = self.work.get(stream, 0) + 1
         self.lines[stream] = line
 
-    def recorded(self, stream: int) -> dict[int, int]:
+    def work_before_event(self, stream: int) -> dict[int, int]:
         """What an event that is recorded on a stream stands for."""
         return self.knows.get(stream, {}) | {stream: self.work.get(stream, 0)}
 
@@ -41,7 +41,7 @@ class Joins:
         for other, work in event.items():
             known[other] = max(known.get(other, 0), work)
 
-    def left(self) -> None:
+    def report_unjoined_work(self) -> None:
         """The step is over."""
         for stream, work in self.work.items():
             if stream != self.main and self.knows[self.main].get(stream, 0) < work:
@@ -56,7 +56,7 @@ def joins(found: Callable[[str, Line, str], None]) -> Iterator[Joins]:
 
     def record(event, stream=None):
         stream = stream or torch.cuda.current_stream()
-        events[id(event)] = event, seen.recorded(stream.cuda_stream)
+        events[id(event)] = event, seen.work_before_event(stream.cuda_stream)
         return recorded(event, stream)
 
     def wait(event, stream=None):
@@ -70,4 +70,4 @@ def joins(found: Callable[[str, Line, str], None]) -> Iterator[Joins]:
         stack.enter_context(patch.object(torch.cuda.Event, "record", record))
         stack.enter_context(patch.object(torch.cuda.Event, "wait", wait))
         yield seen
-    seen.left()
+    seen.report_unjoined_work()

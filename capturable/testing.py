@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from capturable.ignored_findings import without_rules
-from capturable.load_step import LoadedStep, split_batch
+from capturable.load_step import LoadedStep, args_and_kwargs
 
 
 def assert_capturable(
@@ -28,7 +28,9 @@ def assert_capturable(
     rules. options: as for preflight. ValueError for a rule that there is not.
     """
     __tracebackhide__ = True
-    made = LoadedStep(step, *split_batch(batch), *(() if other is None else split_batch(other)))
+    made = LoadedStep(
+        step, *args_and_kwargs(batch), *(() if other is None else args_and_kwargs(other))
+    )
     findings = without_rules(made.preflight(**options), ignore)
     if findings.faults:
         raise AssertionError(str(findings))

@@ -46,7 +46,7 @@ class Line(NamedTuple):
 
 
 @functools.cache
-def origin(file: str, module: str = "") -> str:
+def owner_of_file(file: str, module: str = "") -> str:
     """Whose a source file, and the module made of it, is: user, torch, library, python or ours."""
     if file.startswith("<"):  # generated code, or that of python -c
         return "user" if module == "__main__" else "python"
@@ -63,11 +63,11 @@ def is_installed(file: str) -> bool:
     """Whether a source file belongs to an installed package."""
     if "site-packages" in file or "dist-packages" in file:
         return True
-    return file.startswith((*INSTALLED, *_targets()))
+    return file.startswith((*INSTALLED, *_pip_target_folders()))
 
 
 @functools.cache
-def _targets() -> tuple[str, ...]:
+def _pip_target_folders() -> tuple[str, ...]:
     """Folders of pip install --target on the path: they hold *.dist-info, too."""
     folders = [Path(entry) for entry in sys.path if entry]
     return tuple(f"{folder}{os.sep}" for folder in folders if any(folder.glob("*.dist-info")))
@@ -75,7 +75,7 @@ def _targets() -> tuple[str, ...]:
 
 def is_users(file: str, module: str = "") -> bool:
     """Whether a source file, and the module made of it, are the user's own."""
-    return origin(file, module) == "user"
+    return owner_of_file(file, module) == "user"
 
 
 def runs_users(frame: FrameType) -> bool:
@@ -83,7 +83,7 @@ def runs_users(frame: FrameType) -> bool:
     return is_users(frame.f_code.co_filename, frame.f_globals.get("__name__", ""))
 
 
-class Here(NamedTuple):
+class CodeLocation(NamedTuple):
     """Where the program is: the innermost line of the user's code, the innermost file of torch
     before it (such as optim/sgd.py, or ""), and the innermost line of another library's
     before it, or None."""
@@ -93,7 +93,7 @@ class Here(NamedTuple):
     inside: Line | None = None
 
 
-def here(thread: int | None) -> Here:
+def here(thread: int | None) -> CodeLocation:
     """Where a thread of this process is, by its id; None for this thread alone.
 
     On autograd's threads there is no line of the user's; then it is that at which thread waits in
@@ -103,12 +103,12 @@ def here(thread: int | None) -> Here:
         library, inside = "", None
         while frame:
             file = frame.f_code.co_filename
-            whose = origin(file, frame.f_globals.get("__name__", ""))
+            whose = owner_of_file(file, frame.f_globals.get("__name__", ""))
             if whose == "user":
-                return Here(Line.of(frame), library, inside)
+                return CodeLocation(Line.of(frame), library, inside)
             if whose == "torch" and not library and not file[len(TORCH) :].startswith(WRAPPERS):
                 library = file[len(TORCH) :]
             if whose == "library" and not inside:
                 inside = Line.of(frame)
             frame = frame.f_back
-    return Here(Line("", 0, "step"))
+    return CodeLocation(Line("", 0, "step"))

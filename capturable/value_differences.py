@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 
 
-class FirstDifference(NamedTuple):
+class FirstDifferingElement(NamedTuple):
     """Where two values differ first: the index, both numbers there, and the largest difference."""
 
     place: tuple[int, ...]
@@ -24,32 +24,32 @@ def same(one: Any, other: Any) -> bool:
     """Whether two values are equal to the bit, NaN to NaN."""
     if one is other:
         return True
-    if not (is_number(one) and is_number(other)):
+    if not (is_numeric(one) and is_numeric(other)):
         return bool(repr(one) == repr(other))
-    if _comparable(one, other) and torch.equal(one, other):
+    if _has_same_shape_and_device(one, other) and torch.equal(one, other):
         return True
-    one, other = (numbers(value).nan_to_num(7.5) for value in (one, other))
+    one, other = (as_cpu_float64(value).nan_to_num(7.5) for value in (one, other))
     return torch.equal(one, other)
 
 
 def largest_gap(one: Any, other: Any) -> float:
     """The largest difference of two values of one shape; infinity for a NaN beside a number."""
-    gaps = _gaps(numbers(one), numbers(other))
+    gaps = _gaps(as_cpu_float64(one), as_cpu_float64(other))
     return float(gaps.max()) if gaps.numel() else 0.0
 
 
-def first_difference(one: Any, other: Any, allowed: float) -> FirstDifference | None:
+def first_differing_element(one: Any, other: Any, allowed: float) -> FirstDifferingElement | None:
     """The first place where two values are further apart than allowed; None if they are not."""
-    one, other = numbers(one), numbers(other)
+    one, other = as_cpu_float64(one), as_cpu_float64(other)
     gaps = _gaps(one, other)
     places = (gaps > allowed).nonzero()
     if not len(places):
         return None
     index = tuple(places[0].tolist())
-    return FirstDifference(index, float(one[index]), float(other[index]), float(gaps.max()))
+    return FirstDifferingElement(index, float(one[index]), float(other[index]), float(gaps.max()))
 
 
-def numbers(value: Any) -> torch.Tensor:
+def as_cpu_float64(value: Any) -> torch.Tensor:
     """A tensor or a number as a tensor of the CPU, of float64."""
     tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value, device="cpu")
     tensor = tensor.detach().cpu()
@@ -66,7 +66,7 @@ def rounding(value: Any) -> float:
 
 def max_abs(value: Any) -> float:
     """The largest finite number in a value."""
-    sizes = numbers(value).abs()
+    sizes = as_cpu_float64(value).abs()
     sizes = sizes[sizes.isfinite()]
     return float(sizes.max()) if sizes.numel() else 0.0
 
@@ -78,7 +78,7 @@ def _gaps(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return gaps.nan_to_num(nan=torch.inf)
 
 
-def _comparable(one: Any, other: Any) -> bool:
+def _has_same_shape_and_device(one: Any, other: Any) -> bool:
     """Whether two values are tensors that torch compares where they are."""
     forms = [
         (value.shape, value.dtype, value.device)
@@ -88,6 +88,6 @@ def _comparable(one: Any, other: Any) -> bool:
     return len(forms) == 2 and forms[0] == forms[1]
 
 
-def is_number(value: Any) -> bool:
+def is_numeric(value: Any) -> bool:
     """Whether a value is a tensor or a number."""
     return isinstance(value, torch.Tensor | int | float)

@@ -41,7 +41,7 @@ def _no_range(call: Call) -> bool:
     return call.argument("min") == call.argument("max")
 
 
-def _many_tested(call: Call) -> bool:
+def _isin_sorts(call: Call) -> bool:
     """Whether isin sorts, and looks for unique elements first, as it does for many elements to
     test."""
     elements, tests = call.argument("elements"), call.argument("test_elements")
@@ -90,7 +90,7 @@ WAITING: dict[str, tuple[str, Callable[[Call], bool]]] = {
     "aten::index_fill_": ("the value is read on the CPU", lambda c: c.has_tensor("value")),
     "aten::linspace": ("start and end are read on the CPU", lambda c: c.has_tensor("start")),
     "aten::logspace": ("start and end are read on the CPU", lambda c: c.has_tensor("start")),
-    "aten::isin": (SIZE, _many_tested),
+    "aten::isin": (SIZE, _isin_sorts),
     "aten::segment_reduce": ("the lengths are checked on the CPU", _checked),
     "aten::masked_scatter_backward": (SIZE, _always),
     "aten::_to_sparse": (SIZE, _always),

@@ -44,8 +44,8 @@ def watch(
     findings = Findings(report=check.report)
     watcher = _Watcher(optimizer, check)
     hooks = [
-        register_module_forward_pre_hook(watcher.begin),
-        register_optimizer_step_post_hook(watcher.end),
+        register_module_forward_pre_hook(watcher.on_forward_pass),
+        register_optimizer_step_post_hook(watcher.on_optimizer_step),
     ]
     try:
         with capturable_optimizers() if check.gpu == "cpu" else nullcontext():
@@ -74,19 +74,19 @@ class _Watcher:
         self.results: list[weakref.ref] = []  # tensors that a step has made
         self.kept: set[int] = set()  # where those are that are kept
 
-    def begin(self, module: torch.nn.Module, _: Any) -> None:
+    def on_forward_pass(self, module: torch.nn.Module, _: Any) -> None:
         """A forward pass begins."""
         if self.steps not in range(1, STEPS) or self.log is not None or not module.training:
             return
         if not self.check.places:
-            self.check.watch(reach(module, self.optimizer))
+            self.check.watch_places(reach(module, self.optimizer))
         alive = (result() for result in self.results)
         self.kept = {storage_address(tensor) for tensor in alive if tensor is not None}
-        self.log, _ = self.check.start(self.stack)
+        self.log, _ = self.check.start_logging(self.stack)
         for rule, what, _ in judge_module(module):  # the others' hooks are seen when they run
-            self.check.note(rule, what)
+            self.check.note_here(rule, what)
 
-    def end(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def on_optimizer_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """An optimizer has stepped."""
         if self.optimizer is None:
             self.optimizer = optimizer
@@ -99,7 +99,7 @@ class _Watcher:
 
     def _end_of_logged(self, optimizer: torch.optim.Optimizer, log: OpLog) -> None:
         for rule, what, _ in judge_optimizer(optimizer):
-            self.check.note(rule, what)
+            self.check.note_here(rule, what)
         self.stack.close()
         self.runs.append(log.ops)
         self.check.report.runs += 1

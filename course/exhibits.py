@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pandas as pd
 from IPython.display import Markdown
 
-from capturable.causes import CauseEntry, cuda_errors, standard_name
+from capturable.causes import CauseEntry, cuda_errors, standard_cause_name
 from capturable.explain import entries
 from course.lesson import current
 from course.lessons import lesson_file
@@ -58,27 +58,27 @@ def fails(
         try:
             yield
         except Exception as raised:
-            told = _tell(raised)
+            told = _describe_error(raised)
     if error.endswith("Warning"):
         fitting = (warning.message for warning in warned if str(says) in str(warning.message))
-        told = told or next(map(_tell, fitting), None)
+        told = told or next(map(_describe_error, fitting), None)
     gc.collect()  # what a traceback kept alive may hold graphs
     texts = says if isinstance(says, tuple) else (says,)
     known = {
         CUDA_ERRORS.get(one, one): "AcceleratorError" if one in CUDA_ERRORS else error
         for one in texts
     }
-    if until and not told and (version := _newer(until)):
-        _show(title, "loud", next(iter(known)), f"nothing: torch {version} runs it")
+    if until and not told and (version := _torch_version_if_at_least(until)):
+        _add_entry(title, "loud", next(iter(known)), f"nothing: torch {version} runs it")
         return
-    if since and not told and not _newer(since):
+    if since and not told and not _torch_version_if_at_least(since):
         version = sys.modules["torch"].__version__
-        _show(title, "loud", next(iter(known)), f"nothing: torch {version} has no such check")
+        _add_entry(title, "loud", next(iter(known)), f"nothing: torch {version} has no such check")
         return
     kind, text, appears, whole = told or ("nothing", "", "", "")
     found = next((part for part, name in known.items() if kind == name and part in text), None)
     assert found, f"{title!r}: expected {known}, not {kind}: {text}"
-    _show(title, "loud", found, appears, traceback=whole)
+    _add_entry(title, "loud", found, appears, traceback=whole)
 
 
 def silent(
@@ -88,16 +88,16 @@ def silent(
 
     cured_by: what gives the right value on this machine, if anything; then that one is asserted.
     """
-    got = _plain(got)
+    got = _to_python_value(got)
     if cured_by:
         assert got == right, f"{title!r}: {cured_by} should give {right}, not {got}"
-        _show(title, "silent", symptom, f"gives {got}: {cured_by} is right", right=right)
+        _add_entry(title, "silent", symptom, f"gives {got}: {cured_by} is right", right=right)
         return
     assert got == wrong != right, f"{title!r}: expected the wrong value {wrong}, not {got}"
-    _show(title, "silent", symptom, f"gives {got}, and {right} would be right", right=right)
+    _add_entry(title, "silent", symptom, f"gives {got}, and {right} would be right", right=right)
 
 
-def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -> None:
+def fails_in_process(title: str, says: str | int | tuple, function: Callable[[], object]) -> None:
     """Run a function without arguments in a process of its own, and assert that it dies saying so.
 
     For what would take this process's CUDA context along. The function may use torch and nothing
@@ -127,25 +127,27 @@ def alone(title: str, says: str | int | tuple, function: Callable[[], object]) -
     assert process.returncode and said, (
         f"{title!r}: expected {known} and a failure, not:\n{last_words}"
     )
-    _show(title, "loud", said, f"{line.strip()}\nexit: {ending}", traceback="\n".join(lines))
+    _add_entry(title, "loud", said, f"{line.strip()}\nexit: {ending}", traceback="\n".join(lines))
 
 
 def start_spare() -> None:
-    """Start a process that imports torch and waits, without GPU memory, for alone() to use it."""
+    """Start a process that imports torch and waits, without GPU memory, until
+    fails_in_process() uses it.
+    """
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     _spare.append(subprocess.Popen([sys.executable, "-c", PRELUDE], **pipes, text=True))  # type: ignore[call-overload]
 
 
-def fixed(got: object, right: object = None) -> None:
+def assert_fixed(got: object, right: object = None) -> None:
     """Assert that the fixed code of the exhibit shown last gives the right value, and show it."""
-    exhibit, got = list(_shown.values())[-1], _plain(got)
+    exhibit, got = list(_shown.values())[-1], _to_python_value(got)
     right = exhibit["right"] if right is None else right
     assert got == right, f"{exhibit['exhibit']!r}, fixed: expected {right}, not {got}"
     exhibit["fixed"] = True
     print(f"fixed: {got}")
 
 
-def shown() -> pd.DataFrame:
+def shown_exhibits() -> pd.DataFrame:
     """Everything shown so far, a row each: exhibit, kind, says, message, traceback, fixed."""
     return pd.DataFrame(list(_shown.values())).drop(columns="right")
 
@@ -167,7 +169,7 @@ def index(exhibits: pd.DataFrame) -> Markdown:
             sight += f" ({entry.index_note})"
         lesson = entry.lesson
         link = f"[{lesson.replace('_', ' ')}]({lesson_file(lesson).name})" if lesson else "here"
-        heading = standard_name(entry)
+        heading = standard_cause_name(entry)
         rows.append(f"| {sight} | [{heading}](#{heading.replace(' ', '-')}) | {link} |")
     return Markdown("\n".join(rows))
 
@@ -181,42 +183,42 @@ def recorded_index() -> Markdown:
     return index(exhibits)
 
 
-def index_of_lessons(*names: str) -> Markdown:
+def index_of_causes(*names: str) -> Markdown:
     """The causes that these lessons treat (names without numbers): what one sees, the cause, the
     lesson. A cause links to its heading there.
     """
     rows = ["| message or symptom | cause | lesson |", "|---|---|---|"]
     for name in names:
         causes = (one for one in entries() if one.lesson == name and not one.exhibit)
-        rows += [_row(entry) for entry in causes]
+        rows += [_cause_row(entry) for entry in causes]
     return Markdown("\n".join(rows))
 
 
-def _row(entry: CauseEntry) -> str:
-    """A row of index_of_lessons."""
+def _cause_row(entry: CauseEntry) -> str:
+    """A row of index_of_causes."""
     first = entry.messages[0].replace("<", "&lt;")
     file = lesson_file(entry.lesson).name
     heading = entry.heading.replace(" ", "-")
     link = f"{file}#{heading}" if heading else file
     lesson = f"[{entry.lesson.replace('_', ' ')}]({file})"
-    return f"| {first} | [{standard_name(entry)}]({link}) | {lesson} |"
+    return f"| {first} | [{standard_cause_name(entry)}]({link}) | {lesson} |"
 
 
-def _newer(version):
+def _torch_version_if_at_least(version):
     """The running version of torch (which compares "2.9" < "2.13") if it is not older than version,
     else "".
     """
     return running if (running := sys.modules["torch"].__version__) >= version else ""
 
 
-def _show(title, kind, says, message, right=None, traceback=""):
+def _add_entry(title, kind, says, message, right=None, traceback=""):
     row = {"exhibit": title, "kind": kind, "says": says, "message": message, "traceback": traceback}
     _shown.pop(title, None)  # a cell run again comes last
     _shown[title] = row | {"fixed": False, "right": right}
     print(message)
 
 
-def _tell(error):
+def _describe_error(error):
     """Type and text of the first error of a chain, the chain as it appears, and its traceback.
 
     Error 901 behind another error is left out: every capture that fails ends with it.
@@ -243,5 +245,5 @@ def _as_it_appears(error):
     return f"{type(error).__name__}: " + "\n".join(lines)
 
 
-def _plain(value):
+def _to_python_value(value):
     return value.tolist() if hasattr(value, "tolist") else value

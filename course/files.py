@@ -42,7 +42,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
         ) from error
 
 
-def changed(root: Path = ROOT) -> list[str]:
+def changed_files(root: Path = ROOT) -> list[str]:
     """The files that differ from the last commit, those that git does not know yet among them."""
     words = ["git", "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"]
     lines = subprocess.check_output(words, cwd=root, text=True).split("\0")

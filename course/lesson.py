@@ -22,12 +22,12 @@ from IPython.display import Markdown, clear_output, display
 from course import ranks
 from course.display import describe_charts, round_numbers, show_error
 from course.lessons import present_name
-from course.machine import NeedsMore, gpu_name, has_too_few_gpus, missing, played
+from course.machine import NeedsMore, gpu_name, has_too_few_gpus, missing, recording_notice
 from course.paths import REFERENCE_GPU, TRACES, LessonError
 from course.progress import in_copy, lesson_ending
 from course.recordings.cells import handed_on, tree
 from course.recordings.kernel_history import RUN_ABOVE, History
-from course.recordings.recording import Recording, recorded_lesson
+from course.recordings.recording import Recording, find_recording
 from course.recordings.statements import IMPORT, ParsedCell, parsed
 from course.recordings.values import decode
 
@@ -69,19 +69,19 @@ def lesson(
     shell = get_ipython()
     load_ipython_extension(shell)
     describe_charts(shell)
-    _quiet()
+    _silence_warnings()
     _open = None  # also where the recording is missing
     about = {} if opened.live else opened.recording.about
     _open = opened
     if _history:
-        _history.watch(playing=not opened.live)
+        _history.set_watching(playing=not opened.live)
     if opened.live:
-        ranks.watch(shell, ranks.LIMIT if has_too_few_gpus(gpus) else 0)
+        ranks.start_watcher(shell, ranks.LIMIT if has_too_few_gpus(gpus) else 0)
         return Markdown(f"**Live**: `%%gpu` cells run on this machine's {gpu}.")
-    return Markdown(played(about, gpus, lacking))
+    return Markdown(recording_notice(about, gpus, lacking))
 
 
-def _quiet() -> None:
+def _silence_warnings() -> None:
     """Keep back warnings that say nothing of the lesson.
 
     That of graphs whose backward pass has a stream of its own, as it must, is shown in the gallery,
@@ -124,7 +124,7 @@ def trace_file(name: str) -> Path:
     the recorded one without a GPU, else one's own.
     """
     opened = current()
-    return opened.folder / f"{name}.json.gz" if opened.live else opened.recording.trace(name)
+    return opened.trace_folder / f"{name}.json.gz" if opened.live else opened.recording.trace(name)
 
 
 def current() -> "LessonSession":
@@ -146,14 +146,14 @@ class LessonSession:
     recorded_on: str = REFERENCE_GPU
 
     @cached_property
-    def folder(self) -> Path:
+    def trace_folder(self) -> Path:
         """Where a live run's traces lie. The recorder names a folder of its own."""
         return Path(os.environ.get(RECORD_TO) or TRACES / "local" / self.name)
 
     @cached_property
     def recording(self) -> Recording:
         """The recording that is played."""
-        return recorded_lesson(self.name, self.recorded_on, TRACES)
+        return find_recording(self.name, self.recorded_on, TRACES)
 
 
 def _transform(lines: list[str]) -> list[str]:
@@ -162,13 +162,13 @@ def _transform(lines: list[str]) -> list[str]:
         return lines
     if not current().live:
         cell = parsed("".join(lines))
-        get_ipython().push({"_play_recording": partial(play, cell)}, interactive=False)
+        get_ipython().push({"_play_recording": partial(play_cell, cell)}, interactive=False)
         return ["_play_recording()\n"]
     # an empty first line keeps the line numbers of tracebacks; another cell magic must come first
     return lines[1:] if lines[1:2] and lines[1].startswith("%%") else ["\n", *lines[1:]]
 
 
-def play(cell: ParsedCell) -> None:
+def play_cell(cell: ParsedCell) -> None:
     """What a %%gpu cell without a GPU runs instead: show its recording, bind its names.
 
     These are the names in its first line, with the recorded values, and what it imports.
@@ -177,7 +177,7 @@ def play(cell: ParsedCell) -> None:
     """
     recording = current().recording
     assert _history is not None, "lesson() has opened it"
-    recorded_cell, other_tools = _history.allows(cell, recording)
+    recorded_cell, other_tools = _history.find_playable_cell(cell, recording)
     # a cell that only defines something shows nothing, as live
     if recorded_cell.outputs or other_tools:
         about = recording.about
@@ -188,7 +188,7 @@ def play(cell: ParsedCell) -> None:
     values = {name: decode(name, recorded_cell.values[name]) for name in cell.hands_on or ()}
     for output in recorded_cell.outputs:
         show_output(output)
-    get_ipython().push(imported(cell) | values)
+    get_ipython().push(run_imports(cell) | values)
 
 
 def show_output(output: dict[str, Any]) -> None:
@@ -203,7 +203,7 @@ def show_output(output: dict[str, Any]) -> None:
         print("".join(content), end="", file=getattr(sys, kind))
 
 
-def imported(cell: ParsedCell) -> dict[str, Any]:
+def run_imports(cell: ParsedCell) -> dict[str, Any]:
     """What the imports at the top level of a %%gpu cell bind; a missing package binds nothing.
 
     A played cell runs them, so that the cells after it find the names which they would find live.

@@ -84,7 +84,7 @@ def part_of(path: Path) -> str:
     return str(_about(path).get("part", ""))
 
 
-def optional(path: Path) -> bool:
+def is_optional(path: Path) -> bool:
     """Whether a lesson is one that most readers skip."""
     return bool(_about(path).get("optional"))
 

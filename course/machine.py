@@ -103,7 +103,7 @@ def has_too_few_gpus(gpus: int) -> bool:
     return torch.cuda.device_count() < gpus
 
 
-def played(about: dict, gpus: int, lacking: list[str]) -> str:
+def recording_notice(about: dict, gpus: int, lacking: list[str]) -> str:
     """The Markdown that says where a recording comes from, and what would be needed to run live."""
     host = f", host CPU {about['cpu']}" if about.get("cpu") else ""
     told = (
@@ -154,7 +154,7 @@ def missing_for_lesson(path: Path) -> list[str]:
     return missing(**asked)
 
 
-def lessons_only_recorded(folder: Path = NOTEBOOKS) -> Iterator[str]:
+def recorded_only_notices(folder: Path = NOTEBOOKS) -> Iterator[str]:
     """A sentence for each lesson that plays its recording even on this machine's GPU."""
     for path in sorted(folder.glob("*.ipynb")):
         if needed := missing_for_lesson(path):
@@ -163,6 +163,6 @@ def lessons_only_recorded(folder: Path = NOTEBOOKS) -> Iterator[str]:
 
 if __name__ == "__main__":  # before the lessons run as tests
     if gpu_name():
-        print(*lessons_only_recorded(), sep="\n")
+        print(*recorded_only_notices(), sep="\n")
     else:
         print("Without a CUDA GPU, every lesson plays its recording.")

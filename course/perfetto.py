@@ -47,7 +47,7 @@ OPEN = """
 """
 
 
-def open_in_perfetto(path: Path | str, ui: str = PERFETTO) -> HTML:
+def perfetto_button(path: Path | str, ui: str = PERFETTO) -> HTML:
     """Show a button that opens the trace at path in Perfetto's page ui, and a link to download it.
 
     Both fetch the file from the Jupyter server this notebook was opened with. Without one (VS Code,

@@ -25,7 +25,7 @@ from traitlets.config import Config
 from course.display import titles
 from course.lesson import PLAY
 from course.paths import NOTEBOOKS, REFERENCE_GPU
-from course.recordings.cells import checked, handed_on
+from course.recordings.cells import checks_in, handed_on
 
 PRELOADED = [  # what most lessons import, once for all their processes
     "course.player",
@@ -39,7 +39,7 @@ DPI = 110  # of charts
 FROM = "*recorded on "  # begins the line above a played cell, which a page says once
 
 
-def play(path: Path, gpu: str = REFERENCE_GPU) -> nbformat.NotebookNode:
+def play_lesson(path: Path, gpu: str = REFERENCE_GPU) -> nbformat.NotebookNode:
     """A lesson with what its cells show on the recording of a GPU, the name of a folder of traces/.
 
     The cell that opens the lesson shows nothing, and the checks of exercises are not run. Raises
@@ -50,7 +50,7 @@ def play(path: Path, gpu: str = REFERENCE_GPU) -> nbformat.NotebookNode:
     with playing(gpu) as shell:
         for cell in code:
             cell.outputs = []
-            if not checked(cell.source):
+            if not checks_in(cell.source):
                 with capture_output() as shown:
                     shell.run_cell(cell.source, store_history=True).raise_error()
                 # what libraries log, where it is recorded
@@ -60,16 +60,16 @@ def play(path: Path, gpu: str = REFERENCE_GPU) -> nbformat.NotebookNode:
     return notebook
 
 
-def play_all(paths: Iterable[Path]) -> dict[Path, nbformat.NotebookNode]:
+def play_in_parallel(paths: Iterable[Path]) -> dict[Path, nbformat.NotebookNode]:
     """Several lessons, each in a process of its own, as many at once as there are cores."""
     own = multiprocessing.get_context("forkserver")
     own.set_forkserver_preload(PRELOADED)
     paths, cores = list(paths), len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(cores, mp_context=own, max_tasks_per_child=1) as pool:
-        return dict(zip(paths, pool.map(play, paths), strict=True))
+        return dict(zip(paths, pool.map(play_lesson, paths), strict=True))
 
 
-class _Displayed(DisplayHook):
+class _PromptlessDisplayHook(DisplayHook):
     """Shows the value of a cell as display() does, without Out[1]:."""
 
     def write_output_prompt(self) -> None:
@@ -81,7 +81,7 @@ class _Displayed(DisplayHook):
 
 
 class _Shell(InteractiveShell):
-    displayhook_class = _Displayed
+    displayhook_class = _PromptlessDisplayHook
 
 
 @contextmanager
@@ -113,11 +113,11 @@ def _outputs(shown: Any, streams: Iterable[str]) -> Iterator[nbformat.NotebookNo
         if not output.data.get("text/markdown", "").startswith(FROM):
             yield nbformat.v4.new_output("display_data", output.data)
     for number in plt.get_fignums():
-        yield _chart(plt.figure(number))
+        yield _chart_output(plt.figure(number))
     plt.close("all")
 
 
-def _chart(figure: Any) -> nbformat.NotebookNode:
+def _chart_output(figure: Any) -> nbformat.NotebookNode:
     """A chart as PNG, with the text for those who do not see it as its plain text."""
     axes = [text for one in figure.axes for text in (one.get_xlabel(), one.get_ylabel()) if text]
     said = [titles(figure).removesuffix(".")]

@@ -13,7 +13,7 @@ from pathlib import Path
 from course.files import SavingError, replacing
 from course.lessons import following, lesson_file, lessons, title
 from course.paths import MY_LESSONS, lesson_name
-from course.recordings.cells import CHECKS, checked
+from course.recordings.cells import CHECKS, checks_in
 
 PAGE = "00_progress.md"  # the first of the file list
 ANEW = "To begin a lesson anew, rename your copy of it and run `make lab` again."
@@ -48,7 +48,7 @@ def exercises(path: Path) -> list[str]:
     cells = json.loads(path.read_bytes())["cells"]
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     asking = [source for source in sources if any(f"{check}(" in source for check in CHECKS)]
-    return list(dict.fromkeys(exercise for source in asking for _, exercise in checked(source)))
+    return list(dict.fromkeys(exercise for source in asking for _, exercise in checks_in(source)))
 
 
 def lesson_ending(lesson: str) -> str:

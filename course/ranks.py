@@ -24,7 +24,7 @@ RANK = b"TORCHELASTIC_RUN_ID="  # in the environment of what torchrun starts
 TICK = 1.0  # seconds
 
 
-def watch(shell: Any, limit: float = 0) -> None:
+def start_watcher(shell: Any, limit: float = 0) -> None:
     """Let ranks end with the cell of the shell that starts them, and with a limit after so many
     seconds. All that this process starts from now on ends with it. A second call changes nothing.
     """

@@ -131,18 +131,18 @@ def install(venv: Path, extra: str) -> None:
     backend = (venv / "torch-backend").read_text()
     build = f": {CPU if backend == 'cpu' else CUDA}" if backend else ""
     print(f"uv downloads what is not in its cache yet{build}.", flush=True)
-    done = uv([*command, f"--torch-backend={backend}"] if backend else command)
+    done = run_uv([*command, f"--torch-backend={backend}"] if backend else command)
     if not done and backend and not (venv / "ready").exists():
         (venv / "torch-backend").write_text("")
         print(
             f"PyTorch's own index did not help: taking {CUDA}, from the default index.", flush=True
         )
-        done = uv(command)
+        done = run_uv(command)
     if not done:
         raise Failed(f"uv could not install the packages and has said why; {PROXY}")
 
 
-def uv(command: list[str]) -> bool:
+def run_uv(command: list[str]) -> bool:
     """Run uv, which says itself how far it is; returns whether it succeeded."""
     return subprocess.run(command, cwd=ROOT).returncode == 0
 

@@ -28,7 +28,7 @@ def body_of(file: str, name: str) -> Code:
     return Code(dedent("\n".join(lines)), language="python")
 
 
-def numbered_lines(file: str) -> Code:
+def numbered_steps(file: str) -> Code:
     """The lines of a file that comments number, as in `train()  # 1. why`, without the reasons."""
     shown = []
     for number, line in enumerate((ROOT / file).read_text(encoding="utf-8").splitlines(), 1):

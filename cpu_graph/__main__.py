@@ -38,14 +38,14 @@ def run(script: str) -> int:
         print(end.code, file=sys.stderr)
         return 1
     except BaseException as error:
-        print_programs_own(traceback.TracebackException.from_exception(error))
+        print_user_traceback(traceback.TracebackException.from_exception(error))
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     finally:
         sys.stdout.flush()
     return 0
 
 
-def print_programs_own(error: traceback.TracebackException) -> None:
+def print_user_traceback(error: traceback.TracebackException) -> None:
     """Print a traceback without the frames of the stand-in and of runpy."""
     ours = str(Path(__file__).parent), runpy.__file__, "<frozen runpy>"
     chain: list[traceback.TracebackException | None] = [error]

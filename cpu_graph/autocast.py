@@ -11,7 +11,7 @@ from functools import cache
 import torch
 from torch._C import DispatchKey, DispatchKeySet, _dispatch_has_kernel_for_dispatch_key
 
-from cpu_graph.errors import NotModelled, refusal
+from cpu_graph.errors import NotModelled, torch_error
 from cpu_graph.trees import mapped, tensors_in
 
 LOWER = """
@@ -54,7 +54,7 @@ FLOATS = *REDUCED, torch.float32  # float64 is left alone
 
 
 @cache
-def operators_with(key):
+def operators_with_kernel(key):
     """torch's operators that have a kernel for a key of autocast."""
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
     known = [name for name in names if _dispatch_has_kernel_for_dispatch_key(name, key)]
@@ -64,7 +64,7 @@ def operators_with(key):
 @contextmanager
 def gpu_autocast(device):
     """Let autocast on the CPU cast as on a GPU what lies in the stand-in's memory."""
-    on_gpu, on_cpu = operators_with("AutocastCUDA"), operators_with("AutocastCPU")
+    on_gpu, on_cpu = operators_with_kernel("AutocastCUDA"), operators_with_kernel("AutocastCPU")
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it overrides kernels of torch's own
@@ -72,14 +72,15 @@ def gpu_autocast(device):
             policy = policies.get(name, unknown) if name in on_gpu else unchanged
             if policy is cast_to_lower and name in on_cpu:
                 continue  # the CPU's kernel does the same, and keeps weights that it has cast
-            library.impl(name, kernel(name, policy, device), "AutocastCPU", allow_override=True)
+            kernel = autocast_kernel(name, policy, device)
+            library.impl(name, kernel, "AutocastCPU", allow_override=True)
     try:
         yield
     finally:
         library._destroy()
 
 
-def kernel(name, policy, device):
+def autocast_kernel(name, policy, device):
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
 
@@ -89,7 +90,7 @@ def kernel(name, policy, device):
         if made_of_others:  # which a GPU's autocast casts
             return operator.decompose(*args, **kwargs)
         with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.AutocastCPU)):
-            if all(device.kind(tensor) != "cuda" for tensor in tensors_in(args, kwargs)):
+            if all(device.memory_kind(tensor) != "cuda" for tensor in tensors_in(args, kwargs)):
                 return operator(*args, **kwargs)
             return policy(operator, args, kwargs)
 
@@ -142,7 +143,7 @@ def unchanged(operator, args, kwargs):
 
 
 def banned(operator, args, kwargs):
-    raise refusal(BANNED)
+    raise torch_error(BANNED)
 
 
 def unknown(operator, args, kwargs):

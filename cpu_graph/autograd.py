@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import torch
 from torch.utils._pytree import tree_leaves
 
-from cpu_graph.errors import PER_CAPTURE, STALE_STREAM, refusal
+from cpu_graph.errors import PER_CAPTURE, STALE_STREAM, torch_error
 from cpu_graph.hints import note_accumulation
 from cpu_graph.placement import placing
 
@@ -42,7 +42,7 @@ def refuse_default_stream_gradients(device, nodes):
     """
     if any(node.metadata.get("stream") == 0 for node in nodes) and not overrides_stale_streams():
         if PER_CAPTURE:
-            raise refusal(STALE_STREAM)
+            raise torch_error(STALE_STREAM)
         device.refuse(906)
 
 
@@ -52,7 +52,7 @@ def overrides_stale_streams():
 
 
 @contextmanager
-def under_way(device):
+def mark_in_backward(device):
     """A backward pass: what it adds to a gradient is another one."""
     before, device.in_backward = device.in_backward, True
     try:
@@ -77,7 +77,7 @@ def backward(device, function, /, *args, **kwargs):
     here, there = (device.stream, block.writer if isinstance(block.writer, int) else device.stream)
     streams = [torch.cuda.Stream(stream_id=number) for number in (here, there)]
     hop = here != there and device.capturing(here) == device.capturing(there)
-    with placing(device, "cuda"), under_way(device):
+    with placing(device, "cuda"), mark_in_backward(device):
         if not hop:
             return function(*args, **kwargs)
         streams[1].wait_stream(streams[0])

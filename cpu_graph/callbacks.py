@@ -13,13 +13,13 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from cpu_graph.errors import NO_KERNEL, WRONG_PLACE, refusal
+from cpu_graph.errors import NO_KERNEL, WRONG_PLACE, torch_error
 
 COMPOSITE = "CompositeExplicitAutograd", "CompositeImplicitAutograd"
 
 
 @contextmanager
-def modes_enabled(device):
+def enable_modes(device):
     """Let Python code that torch calls see the stand-in."""
     with ExitStack() as stack:
         if not device.closed:
@@ -37,7 +37,7 @@ def with_modes(device, function):
 
     @wraps(function)
     def call(*args, **kwargs):
-        with modes_enabled(device):
+        with enable_modes(device):
             return function(*args, **kwargs)
 
     return call
@@ -57,26 +57,26 @@ def callback_patches(device):
     real = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls, *args, **kwargs):
-        with modes_enabled(device):
+        with enable_modes(device):
             result = real.__get__(None, cls)(*args, **kwargs)
         node = getattr(result[0] if isinstance(result, tuple) else result, "grad_fn", None)
         if node is not None and isinstance(node, torch.autograd.function.BackwardCFunction):
-            check_gradients(device, cls, node, args)
+            add_gradient_check(device, cls, node, args)
         return result
 
     yield torch.autograd.Function, "apply", classmethod(apply)
 
 
-def check_gradients(device, function, node, args):
+def add_gradient_check(device, function, node, args):
     """Refuse gradients that a function's backward pass returns elsewhere than its tensors are."""
-    kinds = [device.kind(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
+    kinds = [device.memory_kind(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
 
     def check(gradients, _):
         for number, (kind, gradient) in enumerate(zip(kinds, gradients, strict=False)):
-            there = None if gradient is None else device.kind(gradient)
+            there = None if gradient is None else device.memory_kind(gradient)
             if kind and there and (there == "cuda") != (kind == "cuda"):
                 places = ("cuda:0", "cpu") if kind == "cuda" else ("cpu", "cuda:0")
-                raise refusal(WRONG_PLACE.format(function.__name__, number, *places))
+                raise torch_error(WRONG_PLACE.format(function.__name__, number, *places))
 
     node.register_hook(check)
 
@@ -88,7 +88,7 @@ def has_python_kernel(operator, backend):
     kernels = {key for key in (*COMPOSITE, "CUDA", "CPU") if is_registered(operator, key)}
     missing = backend == "CUDA" and kernels == {"CPU"}
     if missing and not _dispatch_has_kernel_for_dispatch_key(operator.name(), "CUDA"):
-        raise refusal(NO_KERNEL.format(operator.name()), NotImplementedError)
+        raise torch_error(NO_KERNEL.format(operator.name()), NotImplementedError)
     return bool(kernels & {backend, *COMPOSITE})
 
 
@@ -99,7 +99,7 @@ def is_registered(operator, key):
 
 def call_python_kernel(device, operator, backend, args, kwargs):
     """Call an operator's Python: its operators are launched or recorded one by one."""
-    with modes_enabled(device):
+    with enable_modes(device):
         return operator.redispatch(DispatchKeySet(getattr(DispatchKey, backend)), *args, **kwargs)
 
 

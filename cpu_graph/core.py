@@ -27,7 +27,7 @@ class Graph(TorchDispatchMode):
         kwargs = kwargs or {}
         if does_no_work(operator):
             return operator(*args, **kwargs)
-        outputs = not_computed(operator, args, kwargs)
+        outputs = uncomputed_outputs(operator, args, kwargs)
         # .data is the same memory, and autograd does not follow it
         node = tree_map_only(torch.Tensor, lambda tensor: tensor.data, (args, kwargs, outputs))
         self.nodes.append(Node(operator, *node))
@@ -46,11 +46,11 @@ def does_no_work(operator):
     return operator.is_view or in_place or operator.namespace == "profiler"
 
 
-def not_computed(operator, args, kwargs, empty=torch.empty_strided):
+def uncomputed_outputs(operator, args, kwargs, empty=torch.empty_strided):
     """What the operator would return: the input that it writes to, or new memory of the right shape."""
     # 1. for each input a "meta" tensor, which has a shape and no memory
     inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    metas = {id(tensor): on_meta(tensor) for tensor in inputs}
+    metas = {id(tensor): meta_tensor_like(tensor) for tensor in inputs}
     args, kwargs = tree_map_only(torch.Tensor, lambda tensor: metas[id(tensor)], (args, kwargs))
     if "device" in kwargs:
         kwargs["device"] = "meta"
@@ -69,7 +69,7 @@ def not_computed(operator, args, kwargs, empty=torch.empty_strided):
     return tree_map_only(torch.Tensor, in_memory, results)
 
 
-def on_meta(tensor):
+def meta_tensor_like(tensor):
     """A tensor of the same shape without memory."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 

@@ -13,10 +13,10 @@ from cpu_graph.errors import NO_GPU_HAS, NotModelled, cuda_error, out_of_memory
 from cpu_graph.hints import check_eager_use, on_race
 from cpu_graph.lines import users_line
 from cpu_graph.memory import LARGE, Memory, Place, rounded
-from cpu_graph.nodes import Node, is_factory, is_overwrite, poisoning, rng_state, run_op, written_by
+from cpu_graph.nodes import Node, is_factory, is_overwrite, nan_node, rng_state, run_op, written_by
 from cpu_graph.order import HOST, Order
-from cpu_graph.placement import Request
-from cpu_graph.tables import strides_of
+from cpu_graph.placement import PlacementRequest
+from cpu_graph.tables import gpu_strides_of
 from cpu_graph.trees import mapped, tensors_in
 from cpu_graph.warmups import note_eager
 
@@ -45,12 +45,12 @@ class Device:
         self.gradients = WeakTensorKeyDictionary()  # leaf -> see hints.note_gradients
         self.captures = []  # those that ended well, as CaptureRecord
         self.listeners = []  # see log.Listener
-        on_waited = partial(self.emit, "waited")
+        on_waited = partial(self.notify, "waited")
         self.order = Order(self.memory.finished, partial(on_race, self), on_waited)
         self.under_way = None  # the capture, in whichever thread
         self.thread_state = ThreadState()
         self.lock = RLock()  # one launch at a time
-        self.asked = Request()
+        self.asked = PlacementRequest()
         self.in_backward = False
         self.in_range = False  # whether torch's check of a quantile's range is left out
 
@@ -60,7 +60,7 @@ class Device:
         return [finding.sentence for finding in self.findings]
 
     @contextmanager
-    def unreported(self):
+    def keep_out_of_report(self):
         """What a tool tries in the block, and undoes, is no part of the program's report."""
         before = self.captures, self.findings, self.races
         self.captures, self.findings, self.races = map(copy, before)
@@ -83,17 +83,17 @@ class Device:
         """The capture under way, if this thread has to mind it: another one has not, unless the
         mode is "global".
         """
-        minds = self.here or (self.under_way and self.under_way.mode == "global")
+        minds = self.is_owner_thread or (self.under_way and self.under_way.mode == "global")
         return self.under_way if minds else None
 
     @capture.setter
     def capture(self, capture):
-        if not self.here:
+        if not self.is_owner_thread:
             raise NotModelled("A capture in another thread than that of the block is not modelled.")
         self.under_way = capture
 
     @property
-    def here(self):
+    def is_owner_thread(self):
         """Whether this is the thread that opened the block."""
         return get_ident() == self.thread
 
@@ -102,7 +102,7 @@ class Device:
         capture = self.under_way
         return capture is not None and (self.stream if stream is None else stream) in capture.clocks
 
-    def emit(self, event, *what):
+    def notify(self, event, *what):
         """Call a method of all listeners."""
         for listener in self.listeners:
             getattr(listener, event)(*what)
@@ -113,7 +113,7 @@ class Device:
             self.capture.lost = True
         raise cuda_error(number)
 
-    def kind(self, tensor):
+    def memory_kind(self, tensor):
         """Where a tensor lies: "cuda", "pinned" or "cpu"."""
         block = self.memory.find(tensor)
         return block.kind if block else "cpu"
@@ -127,12 +127,12 @@ class Device:
         size = rounded(shape, stride, dtype)
         if size >= NO_GPU_HAS:
             raise out_of_memory(size)
-        block = self.memory.take((kind, pool, self.stream, size))
+        block = self.memory.take_free_block((kind, pool, self.stream, size))
         if block is None:
             strict = self.capture and not capture and self.capture.mode != "relaxed"
-            if strict and (kind == "cuda" or not self.here):
+            if strict and (kind == "cuda" or not self.is_owner_thread):
                 self.refuse(900)  # the driver would have to give more
-            stale = self.memory.stale(pool, capture, size) if kind == "cuda" else []
+            stale = self.memory.stale_blocks(pool, capture, size) if kind == "cuda" else []
             self.overwrite(stale, capture)
             block = self.memory.make((kind, pool, self.stream, size))
             block.unknown_address = bool(stale)
@@ -155,14 +155,14 @@ class Device:
                 block.bytes.fill_(0xFF)
             elif block not in capture.poisoned:
                 capture.poisoned.add(block)
-                capture.add(poisoning(block))
+                capture.add(nan_node(block))
 
     def node(self, operator, args, kwargs, outputs=None, draws=None):
         """What an operator does, by addresses. Ordinary CPU memory is read now and never again."""
         kept = [*written_by(operator, args, kwargs), *tensors_in(outputs)]
         given = [] if is_factory(operator) else tensors_in(args, kwargs)
         spans = self.spans(given, False) | self.spans(kept, True)
-        node = Node(operator, *self.addresses((args, kwargs, outputs), kept), spans, draws)
+        node = Node(operator, *self.tensors_to_places((args, kwargs, outputs), kept), spans, draws)
         node.line = users_line()
         if not self.capturing():
             check_eager_use(self, node, is_overwrite(operator))
@@ -176,7 +176,7 @@ class Device:
         """The bytes of tensors in the device's memory, and whether they are written."""
         return {span: writes for tensor in tensors if (span := self.memory.span(tensor))}
 
-    def addresses(self, tree, kept):
+    def tensors_to_places(self, tree, kept):
         """Arguments or results by where they lie. Of ordinary CPU memory: the kept tensors, and
         copies of others.
         """
@@ -194,31 +194,33 @@ class Device:
         node = self.node(operator, args, kwargs, draws=generator and (generator, None, None))
         node.stream, node.clock = stream, self.order.tick(stream)
         node.state = generator and generator.raw_state()
-        self.order.save(node.spans)
+        self.order.save_contents(node.spans)
         with rng_state(node.state) as ended:
             result = run_op(operator, args, kwargs)
         if generator:
             generator.set_raw_state(ended["state"])
         given = {id(tensor) for tensor in tensors_in(args, kwargs)}
-        outputs = mapped(lambda t: t if id(t) in given else self.move(t, operator, kind), result)
+        outputs = mapped(
+            lambda t: t if id(t) in given else self.place_result(t, operator, kind), result
+        )
         made = tensors_in(outputs)
         node.read = None if made else result
-        node.outputs = self.addresses(outputs, made)
+        node.outputs = self.tensors_to_places(outputs, made)
         node.spans |= self.spans(made, True)
         if self.capture and stream != HOST:
             self.capture.outside.append(node)
-        self.order.settle(self.order.enter(node))
+        self.order.rerun_after_race(self.order.log_launch(node))
         in_place = written_by(operator, args, kwargs)
         note_eager(self, node, {self.memory.find(tensor) for tensor in in_place})
         for block in (block for (block, *_), writes in node.spans.items() if writes):
             block.writer = stream
             block.overwritten = None
             block.uncomputed = node.uncomputed
-        self.emit("launched", [node], None)
+        self.notify("launched", [node], None)
         return outputs if made else node.read  # which a race may have changed
 
-    def move(self, tensor, operator, kind):
-        moved = self.allocate(tensor.shape, strides_of(operator, tensor), tensor.dtype, kind)
+    def place_result(self, tensor, operator, kind):
+        moved = self.allocate(tensor.shape, gpu_strides_of(operator, tensor), tensor.dtype, kind)
         if kind != "cpu":
-            self.order.save({self.memory.span(moved): True})
+            self.order.save_contents({self.memory.span(moved): True})
         return moved.copy_(tensor)

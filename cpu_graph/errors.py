@@ -148,7 +148,7 @@ class MissingAttribute(NotModelled, AttributeError):
     """An attribute that the stand-in does not have, so that hasattr and getattr work."""
 
 
-def refusal(text: str, kind: type[Exception] = RuntimeError) -> Exception:
+def torch_error(text: str, kind: type[Exception] = RuntimeError) -> Exception:
     """An error that torch raises on a GPU; errors without this mark are the stand-in's own
     failures.
     """
@@ -157,15 +157,15 @@ def refusal(text: str, kind: type[Exception] = RuntimeError) -> Exception:
     return error
 
 
-def missing(name: str, real: type, called: str) -> AttributeError:
+def attr_error(name: str, real: type, called: str) -> AttributeError:
     """The error for a name that an object lacks: torch's own if this torch has no such name."""
     if torch.version.cuda and not hasattr(real, name):  # other builds have dummies
         error = f"'{called}' object has no attribute '{name}'"
-        return refusal(error, AttributeError)  # type: ignore[return-value]
+        return torch_error(error, AttributeError)  # type: ignore[return-value]
     return MissingAttribute(f"{called}.{name} is not modelled.")
 
 
-def not_modelled(what: str) -> Callable[..., NoReturn]:
+def not_modelled_stub(what: str) -> Callable[..., NoReturn]:
     """A function that is there and refuses each call by this name."""
 
     def refuse(*_: object, **__: object) -> NoReturn:
@@ -174,9 +174,9 @@ def not_modelled(what: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-def not_pickled(thing: object) -> Exception:
+def pickle_error(thing: object) -> Exception:
     """What Python says of a copy or a pickle of an object that C++ made."""
-    return refusal(f"cannot pickle '{type(thing).__name__}' object", TypeError)
+    return torch_error(f"cannot pickle '{type(thing).__name__}' object", TypeError)
 
 
 NO_GPU_HAS = 2**40  # bytes
@@ -187,7 +187,7 @@ def out_of_memory(size: int) -> Exception:
     if size < NO_GPU_HAS:
         return NotModelled(f"A tensor of {size} bytes: how much memory there is, is not modelled.")
     words = f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB."
-    return refusal(words, torch.OutOfMemoryError)
+    return torch_error(words, torch.OutOfMemoryError)
 
 
 def is_refusal(error: Exception) -> bool:
@@ -200,4 +200,4 @@ def cuda_error(number: int, why: str = "") -> torch.AcceleratorError:
     where = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html"
     more = f"Search for `{name}' in {where} for more information."
     words = "\n".join(filter(None, [f"CUDA error: {text}", more, why]))
-    return refusal(words, torch.AcceleratorError)
+    return torch_error(words, torch.AcceleratorError)

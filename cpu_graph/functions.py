@@ -7,7 +7,7 @@ from torch.overrides import TorchFunctionMode
 
 from cpu_graph.autograd import remember_stream
 from cpu_graph.callbacks import call_python_kernel, python_composite
-from cpu_graph.errors import NO_PINNING, refusal
+from cpu_graph.errors import NO_PINNING, torch_error
 from cpu_graph.methods import CHECKS, HANDLERS
 from cpu_graph.placement import any_on_gpu, copy_to, default_place, device_type, placing
 from cpu_graph.trees import tensors_in
@@ -19,7 +19,7 @@ ON_THE_HOST = {torch.Tensor.__getitem__, torch.Tensor.__setitem__}
 ON_THE_HOST |= {getattr(torch, name) for name in NEW.split()}
 
 
-def fetch(args):
+def sync_scalars(args):
     """Wait for each number on the GPU in a list: torch does in C++, which no mode sees."""
     for tensor in tensors_in(*args) if isinstance(args[0], list | tuple) else ():
         if tensor.numel() == 1:
@@ -51,19 +51,20 @@ class Functions(TorchFunctionMode):
         if kwargs.get("pin_memory") and want != "cuda":
             want = "pinned"
         if kwargs.pop("pin_memory", None) and want == "cuda":
-            raise refusal(NO_PINNING)
+            raise torch_error(NO_PINNING)
         if want is None and function is torch.Tensor.new_tensor and any_on_gpu(device, args[0]):
             want = "cuda"
         if function in FROM_DATA:
-            fetch(args)
+            sync_scalars(args)
             made = function(*args, **kwargs)
-            return copy_to(device, made, want) if want and device.kind(made) != want else made
+            there = not want or device.memory_kind(made) == want
+            return made if there else copy_to(device, made, want)
         if want is None and function not in ON_THE_HOST and any_on_gpu(device, (args, kwargs)):
             want = "cuda"  # what such a function makes inside, it makes where its arguments are
         with placing(device, want, generator=kwargs.get("generator") or device.asked.generator):
             result = function(*args, **kwargs)
         if (
-            device.here
+            device.is_owner_thread
             and torch.is_grad_enabled()
             and isinstance(result, torch.Tensor)
             and result.grad_fn

@@ -7,7 +7,7 @@ one number to the next. A replay begins with the generator's state as number 0.
 import torch
 
 from cpu_graph import errors
-from cpu_graph.errors import NotModelled, not_modelled, refusal
+from cpu_graph.errors import NotModelled, not_modelled_stub, torch_error
 
 Real: type[torch.Generator] = torch.Generator
 
@@ -21,7 +21,7 @@ class Generator(Real):
         if torch.device(device).type != "cuda":
             return Real(device)
         if cls.stand_in and cls.stand_in.capturing():
-            raise refusal(errors.NEW_GENERATOR)
+            raise torch_error(errors.NEW_GENERATOR)
         generator = super().__new__(cls, "cpu")
         # the capture that it believes in, and the state there
         generator.capture, generator.number = None, 0
@@ -62,12 +62,12 @@ class Generator(Real):
             self.stand_in.drawn = set()
             Real.manual_seed(self, seed)
         elif seed != self.initial_seed():
-            raise refusal(errors.SEED)
+            raise torch_error(errors.SEED)
         return self
 
     def seed(self):
         if self.stand_in.capturing():
-            raise refusal(errors.SEED)
+            raise torch_error(errors.SEED)
         return Real.seed(self)
 
     def __deepcopy__(self, memo):
@@ -77,33 +77,33 @@ class Generator(Real):
 
     def register(self, graph):
         if self.stand_in.capturing():
-            raise refusal(errors.LATE)
+            raise torch_error(errors.LATE)
         graph.generators.add(self)
 
-    def begin(self, capture):
+    def begin_capture(self, capture):
         """A capture begins that may draw from it."""
         self.capture, self.number = capture, 0
         capture.start[self] = self.raw_state()
 
-    def draws(self):
+    def next_draw(self):
         """What an operator draws now: in a capture its generator and two numbers of states."""
         capture = self.stand_in.capture
         if not self.stand_in.capturing():
             if self.capture and not errors.PER_CAPTURE:
-                raise refusal(errors.OUTSIDE)
+                raise torch_error(errors.OUTSIDE)
             return self
         if len(capture.bodies) > 1:
             if errors.SINCE_2_15:
-                raise refusal(errors.IN_BODY)
+                raise torch_error(errors.IN_BODY)
             raise NotModelled("Random numbers in a conditional node's body are not modelled.")
         if self.capture is not capture:
             if not errors.SINCE_2_15:
-                raise refusal(errors.UNREGISTERED)
-            self.begin(capture)
+                raise torch_error(errors.UNREGISTERED)
+            self.begin_capture(capture)
         begins, self.number = self.number, next(capture.numbers)
         return self, begins, self.number
 
 
 UNKNOWN = "graphsafe_get_state graphsafe_set_state clone_state get_offset set_offset __reduce__"
 for _name in UNKNOWN.split():
-    setattr(Generator, _name, not_modelled(f"Generator.{_name}"))
+    setattr(Generator, _name, not_modelled_stub(f"Generator.{_name}"))

@@ -10,19 +10,19 @@ import torch
 from cpu_graph import errors, hints, pools
 from cpu_graph.errors import (
     NotModelled,
+    attr_error,
     cuda_error,
     is_refusal,
-    missing,
-    not_modelled,
-    not_pickled,
-    refusal,
+    not_modelled_stub,
+    pickle_error,
+    torch_error,
 )
 from cpu_graph.lines import shown, users_line
 from cpu_graph.memory import Place
-from cpu_graph.nodes import POISON, is_overwrite, modes_off, name_of, poisoning
-from cpu_graph.order import merge
+from cpu_graph.nodes import POISON, is_overwrite, modes_off, name_of, nan_node
+from cpu_graph.order import merge_into
 from cpu_graph.values import Values
-from cpu_graph.warmups import warmed_blocks, warmed_draws, warmed_up
+from cpu_graph.warmups import blocks_changed_by_warmup, report_warmup_changes, warmed_draws
 
 numbers = count(1)
 
@@ -80,9 +80,9 @@ class Capture:
                 else:
                     self.changed.setdefault(block, set()).add(node.operator)
         self.bodies[-1].append(node)
-        self.device.emit("recorded", self, node)
+        self.device.notify("recorded", self, node)
 
-    def unjoined(self):
+    def has_unjoined_work(self):
         """Whether some stream did work that the capturing stream did not wait for at the end."""
         return not all(node.before(self.clocks[self.origin]) for node in all_nodes(self.nodes))
 
@@ -157,7 +157,7 @@ def all_nodes(nodes):
             yield node
 
 
-class Handle:
+class DriverGraph:
     """The driver's graph, which goes with its owner: that breaks a capture that is under way."""
 
     def __init__(self, device):
@@ -170,7 +170,7 @@ class Handle:
 
 
 class CUDAGraph:
-    """What torch's C++ class does; torch's own Python class stands on it, see ``derived``."""
+    """What torch's C++ class does; torch's own Python class stands on it, see ``rebase_class``."""
 
     stand_in = None  # the device of the stand-in in force
 
@@ -196,13 +196,13 @@ class CUDAGraph:
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
         if capture_error_mode not in errors.ERROR_MODES:
-            raise refusal(errors.UNKNOWN_MODE + str(capture_error_mode))
+            raise torch_error(errors.UNKNOWN_MODE + str(capture_error_mode))
         if pool is not None and not isinstance(pool, tuple):
-            raise refusal(errors.NO_TUPLE, TypeError)
+            raise torch_error(errors.NO_TUPLE, TypeError)
         if self.capture:
-            raise refusal(errors.OWNS_GRAPH)
+            raise torch_error(errors.OWNS_GRAPH)
         if self.stand_in.stream == 0:
-            raise refusal(errors.DEFAULT_STREAM)
+            raise torch_error(errors.DEFAULT_STREAM)
         if self.stand_in.capture:
             raise cuda_error(401)
         self.token = pool if pool and any(pool) else (next(pools.ids), 0)  # two zeros name none
@@ -211,7 +211,7 @@ class CUDAGraph:
         self.origin = capture.origin
         self.stand_in.capture = capture
         for generator in {torch.cuda.default_generators[0], *self.generators}:
-            generator.begin(capture)
+            generator.begin_capture(capture)
 
     def capture_end(self):
         self.capture_end_pre()
@@ -224,39 +224,39 @@ class CUDAGraph:
         if capture is None or capture.graph is not self:
             raise self.not_begun()
         if self.stand_in.stream != capture.origin:
-            raise refusal(errors.OTHER_STREAM)
+            raise torch_error(errors.OTHER_STREAM)
         self.stand_in.capture = None
         capture.graph = None  # else neither of the two would be gone before the other
         if capture.lost:
             raise cuda_error(901)
-        if capture.unjoined():
+        if capture.has_unjoined_work():
             raise cuda_error(904)
         for generator in capture.start:
             generator.capture = None
         capture.end = {generator: generator.number for generator in capture.start}
         self.capture = capture
         self.finalizing = True  # hooks of torch's run now, and find the driver's graph alive
-        self.handle = Handle(self.stand_in)
+        self.handle = DriverGraph(self.stand_in)
         capture.handle = weakref.ref(self.handle)
         launches = sum(node.operator is not POISON for node in all_nodes(capture.nodes))
         self.record = hints.CaptureRecord(capture.number, shown(capture.line), launches)
         self.stand_in.captures.append(self.record)
-        capture.values.end(self.stand_in)
-        capture.warmed = warmed_blocks(capture)
+        capture.values.update_at_capture_end(self.stand_in)
+        capture.warmed = blocks_changed_by_warmup(capture)
         hints.note_gradients(self.stand_in, capture, self.record)
-        capture.buffers = hints.unread_buffers(capture, all_nodes(capture.nodes))
+        capture.buffers = hints.scratch_buffers(capture, all_nodes(capture.nodes))
         capture.warmed_draws = warmed_draws(self.stand_in, all_nodes(capture.nodes))
         hints.report_outside(self.stand_in, capture)
-        hints.add_remarks(self.stand_in, self.record, capture, all_nodes(capture.nodes))
+        hints.add_capture_remarks(self.stand_in, self.record, capture, all_nodes(capture.nodes))
         if not capture.nodes:
             warnings.warn(errors.EMPTY, UserWarning, stacklevel=3)
 
     def not_begun(self):
         """Before torch 2.15 a graph took the stream on which it was made for the capture's."""
         if errors.SINCE_2_15:
-            return refusal(errors.NOT_BEGUN)
+            return torch_error(errors.NOT_BEGUN)
         here = self.stand_in.stream == self.origin
-        return cuda_error(401) if here else refusal(errors.OTHER_STREAM)
+        return cuda_error(401) if here else torch_error(errors.OTHER_STREAM)
 
     def capture_end_post(self):
         self.finalizing = False
@@ -265,7 +265,7 @@ class CUDAGraph:
     def get_currently_capturing_graph():
         device = CUDAGraph.stand_in
         if not device.capturing():
-            raise refusal(errors.NO_CAPTURE)
+            raise torch_error(errors.NO_CAPTURE)
         return device.capture.graph
 
     def begin_capture_to_if_node(self, flag):
@@ -290,12 +290,12 @@ class CUDAGraph:
 
     def replay(self):
         if self.capture is None:
-            raise refusal(errors.NO_GRAPH)
+            raise torch_error(errors.NO_GRAPH)
         if self.stand_in.capturing():
             hints.report_nested_replay(self.stand_in, self.record)
             if errors.PER_CAPTURE:
                 self.stand_in.refuse(900)
-            raise refusal(errors.REPLAY_INSIDE)
+            raise torch_error(errors.REPLAY_INSIDE)
         if self.stand_in.closed:
             raise NotModelled(
                 "A replay outside of the block in which a graph was made is not modelled."
@@ -303,9 +303,9 @@ class CUDAGraph:
         self.has_instance = True
         device = self.stand_in
         device.launches["graphs"] += 1
-        self._check_before_replay()
+        self._add_replay_hints()
         # its launches run one after the other
-        merge(device.order.clocks[device.stream], device.order.pending(self.last))
+        merge_into(device.order.clocks[device.stream], device.order.pending_clock(self.last))
         launch = next(device.order.ticks)
         clock = device.order.tick(device.stream)
         try:
@@ -317,17 +317,17 @@ class CUDAGraph:
             raise NotModelled(f"This replay is not modelled ({error}).") from error
         self.last = device.order.now(device.stream)
         self.record.replays += 1
-        hints.note_overwrites(self.capture)
-        hints.note_gradient_use(device, self.capture.written, self.capture.anew)
+        hints.note_lost_eager_writes(self.capture)
+        hints.note_zeroing_and_updates(device, self.capture.written, self.capture.anew)
 
-    def _check_before_replay(self):
+    def _add_replay_hints(self):
         device, capture = self.stand_in, self.capture
         hints.check_inputs(device, capture)
         hints.check_accumulation(device, capture)
         with modes_off():
             capture.values.report_changed(device, capture.number)
         if not self.record.replays:
-            warmed_up(device, capture, self.record)
+            report_warmup_changes(device, capture, self.record)
 
     def _launch(self, launch, clock):
         device, capture = self.stand_in, self.capture
@@ -343,25 +343,25 @@ class CUDAGraph:
             ticks = recorded.clock if rounds is None else {stream: next(rounds)}
             inside = {(launch, stream): tick for stream, tick in ticks.items()}
             clocks = clock | inside
-            node = recorded.launched((launch, stream), clocks, capture.number, device.stream)
-            device.order.save(node.spans)
+            node = recorded.copy_for_replay((launch, stream), clocks, capture.number, device.stream)
+            device.order.save_contents(node.spans)
             if node.draws:
                 generator, begins, ends = node.draws
                 node.state = states[generator, begins]
                 states[generator, ends] = node.run()
             else:
                 node.run()
-            raced |= device.order.enter(node)
+            raced |= device.order.log_launch(node)
             launched.append(node)
-            merge(device.order.clocks[device.stream], inside)
-        raced |= self._write_over(launch)
-        device.order.settle(raced)
+            merge_into(device.order.clocks[device.stream], inside)
+        raced |= self._poison_newer_blocks(launch)
+        device.order.rerun_after_race(raced)
         for generator, number in capture.end.items():
             if number:
                 generator.set_raw_state(states[generator, number])
-        device.emit("launched", launched, self)
+        device.notify("launched", launched, self)
 
-    def _write_over(self, launch):
+    def _poison_newer_blocks(self, launch):
         """Poison newer blocks that a real allocator might have cut out of those just written;
         returns whether another stream uses one of them at the same time.
         """
@@ -378,12 +378,12 @@ class CUDAGraph:
             if generation <= before
         }
         for block in newer - capture.written.keys():
-            node = poisoning(block)
+            node = nan_node(block)
             node.stream = launch, capture.origin
             node.clock = dict(device.order.clocks[device.stream])
-            device.order.save(node.spans)
+            device.order.save_contents(node.spans)
             node.run()
-            raced |= device.order.enter(node)
+            raced |= device.order.log_launch(node)
             block.overwritten = capture.number
         return raced
 
@@ -398,12 +398,12 @@ class CUDAGraph:
 
     def pool(self):
         if self.capture is None:
-            raise refusal(errors.NO_POOL)
+            raise torch_error(errors.NO_POOL)
         return self.token
 
     def pools(self):
         if self.capture is None:
-            raise refusal(errors.NO_POOLS)
+            raise torch_error(errors.NO_POOLS)
         return [self.token, *self.retained]
 
     def _retain_pool(self, pool):
@@ -411,14 +411,14 @@ class CUDAGraph:
 
     def instantiate(self):
         if self.capture is None:
-            raise refusal(errors.NOT_ENDED)
+            raise torch_error(errors.NOT_ENDED)
         if self.has_instance and not self._kept:
-            raise refusal(errors.NOT_THE_USERS)
+            raise torch_error(errors.NOT_THE_USERS)
         self.has_instance = True
 
     def raw_cuda_graph(self):
         if not (self._kept or self.finalizing):
-            raise refusal(errors.NOT_KEPT)
+            raise torch_error(errors.NOT_KEPT)
         if self.finalizing:  # torch drops what a global hook raises
             self.record.remarks.append("a hook asks for the raw CUDA graph: that is not modelled")
         raise NotModelled("The stand-in has no raw CUDA graph.")
@@ -426,15 +426,15 @@ class CUDAGraph:
     def raw_cuda_graph_exec(self):
         raise NotModelled("The stand-in has no raw CUDA graph.")
 
-    enable_debug_mode = not_modelled("CUDAGraph.enable_debug_mode")
-    debug_dump = not_modelled("CUDAGraph.debug_dump")
-    get_graph_data = not_modelled("CUDAGraph.get_graph_data")
+    enable_debug_mode = not_modelled_stub("CUDAGraph.enable_debug_mode")
+    debug_dump = not_modelled_stub("CUDAGraph.debug_dump")
+    get_graph_data = not_modelled_stub("CUDAGraph.get_graph_data")
 
     def __reduce_ex__(self, protocol):
-        raise not_pickled(self)
+        raise pickle_error(self)
 
     def __getattr__(self, name):
-        raise missing(name, torch.cuda.graphs.CUDAGraph, "CUDAGraph")
+        raise attr_error(name, torch.cuda.graphs.CUDAGraph, "CUDAGraph")
 
 
 for _name in ("pools", "get_currently_capturing_graph"):
@@ -442,7 +442,7 @@ for _name in ("pools", "get_currently_capturing_graph"):
         delattr(CUDAGraph, _name)  # this torch has none
 
 
-def derived(real, base):
+def rebase_class(real, base):
     """torch's own Python class on another base: what its methods call super() is then that base."""
     cell = CellType()
 
@@ -464,4 +464,4 @@ def derived(real, base):
     return cell.cell_contents
 
 
-TorchGraph = derived(torch.cuda.graphs.CUDAGraph, CUDAGraph)
+TorchGraph = rebase_class(torch.cuda.graphs.CUDAGraph, CUDAGraph)

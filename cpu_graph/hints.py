@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from cpu_graph.errors import NotModelled, refusal
+from cpu_graph.errors import NotModelled, torch_error
 from cpu_graph.lines import shown
 from cpu_graph.memory import Place
 from cpu_graph.nodes import base_name, is_factory, is_overwrite, name_of, places
@@ -55,8 +55,8 @@ def on_race(device, earlier, later):
     if key in device.races or any(node.line is None for node in pair):  # None: the stand-in's own
         return
     device.races.add(key)
-    inside = earlier.graph is not None and earlier.stream[0] == replay_number(later)
-    block = next(shared_blocks(earlier, later))
+    inside = earlier.graph is not None and earlier.stream[0] == replay_of_launch(later)
+    block = next(raced_blocks(earlier, later))
     touched = [places((node.args, node.kwargs, node.outputs)) for node in pair]
     one, other = (next(p for p in of_node if p.block is block) for of_node in touched)
     what = f"the same tensor of shape {tuple(other.where[1])}"
@@ -74,7 +74,7 @@ def on_race(device, earlier, later):
     )
 
 
-def shared_blocks(earlier, later):
+def raced_blocks(earlier, later):
     """The blocks in which two launches touch the same bytes, one of them writing."""
     for (block, start, end), writes in earlier.spans.items():
         for (other, first, last), wrote in later.spans.items():
@@ -82,7 +82,7 @@ def shared_blocks(earlier, later):
                 yield block
 
 
-def replay_number(node):
+def replay_of_launch(node):
     """The number of the replay that a launch is part of, or None."""
     return node.stream[0] if isinstance(node.stream, tuple) else None
 
@@ -119,7 +119,7 @@ def report_outside(device, capture):
             )
 
 
-def add_remarks(device, record, capture, nodes):
+def add_capture_remarks(device, record, capture, nodes):
     """At the end of a capture: what is no fault, and good to know."""
     remarks = []
     for node in nodes:
@@ -206,10 +206,10 @@ class InputLiveness:
         dead = list(freed_inputs(self.capture))
         if dead:
             readers = "".join(f"  read by {read.operator}\n" for _, read in dead)
-            raise refusal(f"CUDA graph replay detected {len(dead)} dead tensor(s).\n{readers}")
+            raise torch_error(f"CUDA graph replay detected {len(dead)} dead tensor(s).\n{readers}")
 
 
-def unread_buffers(capture, nodes):
+def scratch_buffers(capture, nodes):
     """At the end of a capture: the tensors that torch.empty and its like have made and that are
     there still, if the graph does not read what it finds in them: (block, generation) -> the node
     that has made it.
@@ -231,7 +231,7 @@ def unread_buffers(capture, nodes):
     }
 
 
-def note_overwrites(capture):
+def note_lost_eager_writes(capture):
     """After a replay: note what eager launches wrote to its buffers, and nobody has read."""
     for block in capture.reads:
         block.unread = None
@@ -245,7 +245,7 @@ def check_eager_use(device, node, anew):
     changed = {block for (block, *_), writes in node.spans.items() if writes}
     read = {block for block, *_ in node.spans} - (changed if anew else set())
     check_overwritten(device, read)
-    if device.in_backward and adds_to_itself(node):
+    if device.in_backward and is_self_addition(node):
         add_finding(
             device,
             "gradient overwritten",
@@ -257,7 +257,7 @@ def check_eager_use(device, node, anew):
     for block in read:
         if block.uncomputed in (None, device.capture):
             pass
-        elif only_fills(device, node, anew or not changed):  # what may be written over later
+        elif only_writes_gpu(device, node, anew or not changed):  # what may be written over later
             node.uncomputed = block.uncomputed
         else:
             report_uncomputed(device, node_text(node), block)
@@ -276,7 +276,7 @@ def check_eager_use(device, node, anew):
         block.lost, block.unread = None, node
 
 
-def only_fills(device, node, anew):
+def only_writes_gpu(device, node, anew):
     """Whether a launch only makes or fills tensors on the GPU, which nobody need ever use."""
     name = base_name(node.operator)
     there = isinstance(node.args[0], Place) if name == "copy_" else device.asked.want != "cpu"
@@ -295,7 +295,7 @@ def report_uncomputed(device, reader, block):
     )
 
 
-def adds_to_itself(node):
+def is_self_addition(node):
     """Whether a launch adds the result of a graph to the very same memory."""
     first, *others = node.args
     alike = others and isinstance(first, Place) and isinstance(others[0], Place)
@@ -364,7 +364,7 @@ def check_accumulation(device, capture):
         one.added = True
 
 
-def note_gradient_use(device, written, anew):
+def note_zeroing_and_updates(device, written, anew):
     """After a launch or a replay: gradients that are zero again, or whose parameters it updates."""
     for block, one in device.adding.items():
         if block in anew:

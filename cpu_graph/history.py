@@ -40,7 +40,7 @@ class Step:
         """Whether it is a read by the CPU."""
         return self.graph is None and bool(self.reads) and not self.writes
 
-    def touch(self, node):
+    def add_launch(self, node):
         """Add what one of its launches does."""
         self.draws |= bool(node.draws)
         written = {block for (block, *_), writes in node.spans.items() if writes}
@@ -49,7 +49,7 @@ class Step:
             if read and place.block not in self.writes:  # not what this very step has made
                 self.reads[place.block] = place.block.generation
         self.writes |= {block: block.generation for block in written}
-        self.values |= {place.block: first_numbers(place) for place in places(vars(node).copy())}
+        self.values |= {place.block: value_text(place) for place in places(vars(node).copy())}
 
 
 class History(Listener):
@@ -75,7 +75,7 @@ class History(Listener):
         known = [name for (one, n), name in self.names.items() if one is block and n >= first]
         return ", ".join(dict.fromkeys(known))
 
-    def title_of(self, block):
+    def block_name(self, block):
         """The names of a block, or the operator that makes it."""
         return self.name_of(block) or self.made.get(block, "")
 
@@ -117,7 +117,7 @@ class History(Listener):
             return
         step = Step(operator_of(nodes[0]), graph and graph.capture.number, nodes[0].line)
         for node in nodes:
-            step.touch(node)
+            step.add_launch(node)
             if not graph:
                 self.name_target(node)
         gone = [block for block, _ in freed_inputs(graph.capture)] if graph else []
@@ -131,7 +131,7 @@ class History(Listener):
         elif last.operator != WAIT:
             self.steps.append(Step(WAIT, waits=True))
 
-    def blame(self, where, what):
+    def add_fault_where(self, where, what):
         """Say what goes wrong at the steps after the first capture where where(step) is true."""
         for step in self.steps[self.begun :]:
             if where(step):
@@ -156,7 +156,7 @@ class History(Listener):
                         step.faults[block] = "reads what was overwritten"
                 unread -= step.reads.keys() | step.writes.keys()
             else:
-                self._read_again(step, written, replayed.get(step.graph))
+                self._find_input_faults(step, written, replayed.get(step.graph))
                 for block in step.writes.keys() - inputs:
                     if block in unread:
                         overwrote.setdefault(block, []).append(step)
@@ -166,7 +166,7 @@ class History(Listener):
                 replayed[step.graph] = at
             written |= dict.fromkeys(step.writes, at)
 
-    def _read_again(self, step, written, last):
+    def _find_input_faults(self, step, written, last):
         """What goes wrong with the inputs of a replay; last: the number of the one before."""
         reads = [block for block in self.captures[step.graph].reads if block in step.reads]
         for block in reads:
@@ -182,7 +182,7 @@ class History(Listener):
             step.faults[(drawn or reads)[0]] = "reads the same input again"
 
 
-def first_numbers(place):
+def value_text(place):
     """The first numbers at a place, as they are read."""
     with modes_off():
         return shown_numbers(place.view())

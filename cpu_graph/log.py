@@ -76,13 +76,13 @@ def ordered(one: Node, other: Node) -> bool:
     return one.before(other.clock) or other.before(one.clock)
 
 
-def writes_to(one: Node, other: Node) -> bool:
+def conflicts(one: Node, other: Node) -> bool:
     """Whether a launch writes bytes that another reads or writes."""
     written = [span for span, writes in one.spans.items() if writes]
     return any(_overlap(mine, theirs) for mine in written for theirs in other.spans)
 
 
-def issued(node: Node) -> int:
+def issue_number(node: Node) -> int:
     """When a launch was issued, as a number that grows."""
     return max(tick for stream, tick in node.clock.items() if not isinstance(stream, tuple))
 
@@ -92,9 +92,9 @@ def races() -> Iterator[tuple[Node, Node]]:
     launched = [node for node in launch_log() if not is_replay(node)]
     for pair in combinations(launched, 2):
         if pair[0].stream != pair[1].stream and not ordered(*pair):
-            earlier, later = sorted(pair, key=issued)
+            earlier, later = sorted(pair, key=issue_number)
             for writer, other in ((earlier, later), (later, earlier)):
-                if writes_to(writer, other):
+                if conflicts(writer, other):
                     yield writer, other
 
 

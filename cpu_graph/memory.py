@@ -35,7 +35,7 @@ class Block:
         self.kind = home[0]
         self.home = home
         try:
-            self.buffer = aligned(home[3])
+            self.buffer = aligned_buffer(home[3])
         except MemoryError:
             raise out_of_memory(home[3]) from None
         self.storage = torch.frombuffer(self.buffer, dtype=torch.uint8).untyped_storage()
@@ -124,7 +124,7 @@ class Memory:
         block, start = self.find(tensor), tensor.storage_offset() * tensor.itemsize
         return block and (block, start, start + extent(tensor.shape, tensor.stride(), tensor.dtype))
 
-    def take(self, home):
+    def take_free_block(self, home):
         """A free block of a home, or None."""
         if not self.free[home]:
             return None
@@ -162,14 +162,14 @@ class Memory:
             self.free[block.home].append(block)
         self.deferred.clear()
 
-    def is_free(self, address):
+    def is_free_address(self, address):
         """Whether an address lies in a block that no tensor lies in."""
         return any(
             block.free and 0 <= address - block.address < block.home[3]
             for block in self.blocks.values()
         )
 
-    def stale(self, pool, capture, size=None):
+    def stale_blocks(self, pool, capture, size=None):
         """A pool's free blocks whose content a graph may still read, other than this capture's own.
 
         size: only those that a real allocator might split or join for a block of this many bytes.
@@ -177,13 +177,13 @@ class Memory:
         homes = [home for home in self.free if home[1] == pool and home[0] == "cuda"]
         known = (block for home in homes for block in self.free[home] if block.in_graph)
         others = [block for block in known if capture is None or block.tenant is not capture]
-        return [block for block in others if size is None or shares(block.home[3], size)]
+        return [block for block in others if size is None or may_reuse_segment(block.home[3], size)]
 
     def empty_cache(self):
         """Give free memory outside private pools back to the driver. Small blocks share segments:
         they stay.
         """
-        for block in self.stale(None, None):
+        for block in self.stale_blocks(None, None):
             block.bytes.fill_(0xFF)
         for home in [home for home in self.free if home[1] is None and home[3] > LARGE]:
             for block in self.free.pop(home):
@@ -210,7 +210,7 @@ class UnknownAddress:
         number, alive = other, True
         if isinstance(other, UnknownAddress):
             number, alive = other.number, other.is_alive()
-        if alive and self.is_alive() and not self.memory.is_free(number):
+        if alive and self.is_alive() and not self.memory.is_free_address(number):
             return self.number == number
         return self._refuse()
 
@@ -224,14 +224,14 @@ class UnknownAddress:
     __add__ = __radd__ = __sub__ = __rsub__ = _refuse
 
 
-def aligned(size):
+def aligned_buffer(size):
     """A buffer at an address that is a multiple of 512, as all of a GPU's are."""
     raw = bytearray(size + 512)
     start = -ctypes.addressof(ctypes.c_char.from_buffer(raw)) % 512
     return (ctypes.c_char * size).from_buffer(raw, start)
 
 
-def shares(old, new):
+def may_reuse_segment(old, new):
     """Whether PyTorch's allocator might lay a new block where a freed one of another size was."""
     if (old <= SMALL) != (new <= SMALL):
         return False  # small blocks have segments of their own

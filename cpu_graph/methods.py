@@ -8,7 +8,7 @@ from torch._tensor_str import _add_suffixes
 
 from cpu_graph import errors
 from cpu_graph.autograd import backward
-from cpu_graph.errors import MissingAttribute, NotModelled, refusal
+from cpu_graph.errors import MissingAttribute, NotModelled, torch_error
 from cpu_graph.memory import UnknownAddress
 from cpu_graph.placement import GPU, copy_to, device_type, placing
 
@@ -45,35 +45,35 @@ def handles(*functions):
 
 @handles(Tensor.device.__get__)
 def where_it_is(device, function, tensor, *_):
-    return GPU if device.kind(tensor) == "cuda" else function(tensor)
+    return GPU if device.memory_kind(tensor) == "cuda" else function(tensor)
 
 
 @handles(Tensor.is_cuda.__get__)
 def is_cuda(device, function, tensor, *_):
-    return device.kind(tensor) == "cuda"
+    return device.memory_kind(tensor) == "cuda"
 
 
 @handles(Tensor.is_cpu.__get__)
 def is_cpu(device, function, tensor, *_):
-    return function(tensor) if device.kind(tensor) != "cuda" else False
+    return function(tensor) if device.memory_kind(tensor) != "cuda" else False
 
 
 @handles(Tensor.get_device, torch.get_device)
 def get_device(device, function, tensor):
-    return 0 if device.kind(tensor) == "cuda" else function(tensor)
+    return 0 if device.memory_kind(tensor) == "cuda" else function(tensor)
 
 
 @handles(Tensor.is_pinned)
 def is_pinned(device, function, tensor, *_):
-    return device.kind(tensor) == "pinned"
+    return device.memory_kind(tensor) == "pinned"
 
 
 @handles(Tensor.pin_memory)
 def pin_memory(device, function, tensor, *_):
-    kind = device.kind(tensor)
+    kind = device.memory_kind(tensor)
     if kind == "cuda":
         name = type_of(device, Tensor.type, tensor)
-        raise refusal(f"cannot pin '{name}' only dense CPU tensors can be pinned")
+        raise torch_error(f"cannot pin '{name}' only dense CPU tensors can be pinned")
     return tensor if kind == "pinned" else copy_to(device, tensor, "pinned")
 
 
@@ -96,7 +96,7 @@ def type_as(device, function, tensor, other):
 @handles(Tensor.to)
 def to(device, function, tensor, /, *args, **kwargs):
     if args and isinstance(args[0], Tensor):
-        args = (GPU if device.kind(args[0]) == "cuda" else "cpu", args[0].dtype, *args[1:])
+        args = (GPU if device.memory_kind(args[0]) == "cuda" else "cpu", args[0].dtype, *args[1:])
     if args and type(args[0]) is int:
         device_type(args[0])
         args = (GPU, *args[1:])
@@ -108,7 +108,7 @@ def to(device, function, tensor, /, *args, **kwargs):
     where, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args, **kwargs)
     if where is not None and where.type == "meta":
         return function(tensor, *args, **kwargs)
-    here = device.kind(tensor)
+    here = device.memory_kind(tensor)
     want = device_type(where)
     converts = dtype not in (None, tensor.dtype)
     if here == "pinned" and want == "cuda" and converts and not non_blocking:
@@ -125,21 +125,21 @@ def to(device, function, tensor, /, *args, **kwargs):
 @handles(Tensor.tolist)
 def tolist(device, function, tensor, /, *args, **kwargs):
     """A copy for the host to look at, once the work before it is done; of pinned memory at once."""
-    if device.kind(tensor) != "cpu":
+    if device.memory_kind(tensor) != "cpu":
         tensor = copy_to(device, tensor.detach(), "cpu")
     return function(tensor.detach() if function is Tensor.tolist else tensor, *args, **kwargs)
 
 
 @handles(Tensor.numpy, Tensor.__array__)
 def numpy(device, function, tensor, /, *args, **kwargs):
-    if device.kind(tensor) == "cuda":
-        raise refusal(errors.NUMPY, TypeError)
+    if device.memory_kind(tensor) == "cuda":
+        raise torch_error(errors.NUMPY, TypeError)
     return function(tensor, *args, **kwargs)
 
 
 @handles(Tensor.__repr__)
 def shown(device, function, tensor, /, *args, **kwargs):
-    if device.kind(tensor) != "cuda":
+    if device.memory_kind(tensor) != "cuda":
         return function(tensor, *args, **kwargs)
     if device.capture:
         device.refuse(900)
@@ -171,16 +171,17 @@ def type_of(device, function, tensor, dtype=None, non_blocking=False, **_):
     if dtype is not None:
         return to(device, Tensor.to, tensor, dtype, non_blocking)
     name = function(tensor)
-    return name.replace("torch.", "torch.cuda.", 1) if device.kind(tensor) == "cuda" else name
+    on_gpu = device.memory_kind(tensor) == "cuda"
+    return name.replace("torch.", "torch.cuda.", 1) if on_gpu else name
 
 
 @handles(Tensor.__setitem__)
 def set_item(device, function, tensor, index, value):
-    if isinstance(value, numbers.Number) and device.kind(tensor) == "cuda":
+    if isinstance(value, numbers.Number) and device.memory_kind(tensor) == "cuda":
         indices = index if isinstance(index, tuple) else (index,)
         one_element = len(indices) == tensor.dim() and all(type(one) is int for one in indices)
         if device.capturing() and one_element and not errors.SINCE_2_15:
-            raise refusal(errors.PAGEABLE)  # for one element PyTorch copied from the CPU
+            raise torch_error(errors.PAGEABLE)  # for one element PyTorch copied from the CPU
         masked = len(indices) == 1 and getattr(index, "dtype", None) is torch.bool
         with placing(device, "cpu" if masked else "cuda"):  # through a mask a number stays one
             value = torch.full((), value, dtype=tensor.dtype, device="cpu")
@@ -189,7 +190,7 @@ def set_item(device, function, tensor, index, value):
 
 @handles(Tensor.__deepcopy__)
 def copied(device, function, tensor, memo):
-    if device.kind(tensor) != "cuda" or type(tensor) is not Tensor:
+    if device.memory_kind(tensor) != "cuda" or type(tensor) is not Tensor:
         return function(tensor, memo)
     if not tensor.is_leaf:
         return function(tensor, memo)  # which raises
@@ -201,23 +202,23 @@ def copied(device, function, tensor, memo):
 
 @handles(Tensor.grad.__set__)
 def set_gradient(device, function, tensor, gradient):
-    kinds = [device.kind(one) for one in (gradient, tensor) if one is not None]
+    kinds = [device.memory_kind(one) for one in (gradient, tensor) if one is not None]
     places = ["cuda" if kind == "cuda" else "cpu" for kind in kinds]
     if len(set(places)) == 2:
-        raise refusal(errors.GRADIENT_PLACE.format(*places))
+        raise torch_error(errors.GRADIENT_PLACE.format(*places))
     return function(tensor, gradient)
 
 
 @handles(Tensor.__cuda_array_interface__.__get__)
 def interface(device, function, tensor, *_):
-    if device.kind(tensor) == "cuda":
+    if device.memory_kind(tensor) == "cuda":
         raise MissingAttribute("Tensor.__cuda_array_interface__ is not modelled.")
     return function(tensor)
 
 
 @handles(Tensor.__dlpack__)
 def not_modelled(device, function, tensor, /, *args, **kwargs):
-    if device.kind(tensor) == "cuda":
+    if device.memory_kind(tensor) == "cuda":
         raise NotModelled(f"{function.__qualname__} of a CUDA tensor is not modelled.")
     return function(tensor, *args, **kwargs)
 
@@ -227,20 +228,20 @@ def recurrent(device, function, *args, **kwargs):
     """Without oneDNN, whose operators keep results that no shape function knows."""
     with torch.backends.mkldnn.flags(enabled=False):
         results = function(*args, **kwargs)
-    trains = args[first_flag(args) + 3]  # has_biases, num_layers, dropout, train
-    if device.kind(args[0]) == "cuda" and torch.backends.cudnn.enabled and not trains:
+    trains = args[index_of_first_flag(args) + 3]  # has_biases, num_layers, dropout, train
+    if device.memory_kind(args[0]) == "cuda" and torch.backends.cudnn.enabled and not trains:
         for result in results:
             if result.requires_grad:
                 result.register_hook(refuse_backward)
     return results
 
 
-def first_flag(args):
+def index_of_first_flag(args):
     return next(number for number, one in enumerate(args) if type(one) is bool)
 
 
 def refuse_backward(gradient):
-    raise refusal(errors.RNN_BACKWARD)
+    raise torch_error(errors.RNN_BACKWARD)
 
 
 @handles(torch.nn.functional.one_hot)
@@ -248,7 +249,7 @@ def one_hot(device, function, tensor, num_classes=-1):
     """With a number of classes a GPU looks at no value; the CPU's operator looks for the
     largest.
     """
-    if device.kind(tensor) != "cuda":
+    if device.memory_kind(tensor) != "cuda":
         return function(tensor, num_classes)
     with placing(device, "cuda"):
         if num_classes <= 0 or tensor.dtype is not torch.int64:
@@ -260,7 +261,7 @@ def one_hot(device, function, tensor, num_classes=-1):
 @handles(torch.unravel_index)
 def unravel_index(device, function, tensor, shape):
     """Its divisors are made on the CPU and copied: a capture refuses that."""
-    if device.kind(tensor) != "cuda":
+    if device.memory_kind(tensor) != "cuda":
         return function(tensor, shape)
     sizes = torch.tensor([*shape] if isinstance(shape, (tuple, list)) else [shape], device="cpu")
     steps = sizes.flip(0).cumprod(0).flip(0) // sizes
@@ -280,7 +281,7 @@ handles(Tensor.backward, torch.autograd.backward, torch.autograd.grad)(backward)
 
 def quantile(device, function, input, *args, **kwargs):
     """On the CPU alone torch asks first whether q lies between 0 and 1."""
-    device.in_range = device.kind(input) == "cuda"
+    device.in_range = device.memory_kind(input) == "cuda"
     try:
         with placing(device, "cuda" if device.in_range else None):
             return function(input, *args, **kwargs)
@@ -295,20 +296,20 @@ if not errors.SINCE_2_15:
 @handles(torch._C._VariableFunctions._pad_packed_sequence)
 def pad_packed_sequence(device, function, data, batch_sizes, *args):
     """The rows lie where the packed ones do, the lengths of the sequences on the CPU."""
-    if device.kind(data) != "cuda":
+    if device.memory_kind(data) != "cuda":
         return function(data, batch_sizes, *args)
     lengths = function(torch.empty(data.shape, device="cpu"), batch_sizes, *args)[1]
     with placing(device, "cuda"):
         return function(data, batch_sizes, *args)[0], lengths
 
 
-def check_dropout(device, input, p=0.5, training=True, inplace=False, *, train=True):
+def refuse_integer_dropout(device, input, p=0.5, training=True, inplace=False, *, train=True):
     """A GPU has a kernel of its own for dropout, which knows no whole numbers."""
     trains = training and train  # torch.dropout's name for training
-    fused = device.kind(input) == "cuda" and trains and 0 < p < 1 and input.numel()
+    fused = device.memory_kind(input) == "cuda" and trains and 0 < p < 1 and input.numel()
     if fused and not inplace and input.dtype in errors.SCALARS:
         words = f"\"fused_dropout\" not implemented for '{errors.SCALARS[input.dtype]}'"
-        raise refusal(words, NotImplementedError)
+        raise torch_error(words, NotImplementedError)
 
 
-CHECKS = dict.fromkeys((torch.nn.functional.dropout, torch.dropout), check_dropout)
+CHECKS = dict.fromkeys((torch.nn.functional.dropout, torch.dropout), refuse_integer_dropout)

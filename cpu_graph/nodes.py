@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from cpu_graph import core
-from cpu_graph.errors import NotModelled, cuda_error, is_refusal, out_of_memory, refusal
+from cpu_graph.errors import NotModelled, cuda_error, is_refusal, out_of_memory, torch_error
 from cpu_graph.memory import Place
 from cpu_graph.trees import mapped, tensors_in
 
@@ -70,7 +70,7 @@ class Node:
         """Whether what has this clock comes after it."""
         return self.clock[self.stream] <= clock.get(self.stream, 0)
 
-    def launched(self, stream, clock, graph, replayed_on):
+    def copy_for_replay(self, stream, clock, graph, replayed_on):
         """The same work at one replay of a graph."""
         node = Node(self.operator, self.args, self.kwargs, self.outputs, self.spans, self.draws)
         node.stream = stream
@@ -86,7 +86,7 @@ def places(tree):
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Place)]
 
 
-def poisoning(block):
+def nan_node(block):
     """A node that overwrites a whole block with NaN."""
     span = block, 0, block.home[3]
     return Node(POISON, (Place(block, block.bytes), 0xFF), {}, None, {span: True})
@@ -95,7 +95,7 @@ def poisoning(block):
 def run_op(operator, args, kwargs):
     """What an operator returns. Its errors are marked: most are what a GPU would say, too."""
     try:
-        return operator(*as_integers(operator, args, kwargs), **kwargs)
+        return operator(*to_gpu_integers(operator, args, kwargs), **kwargs)
     except Exception as error:
         if is_refusal(error):
             raise
@@ -103,7 +103,7 @@ def run_op(operator, args, kwargs):
     raise failure
 
 
-def as_integers(operator, args, kwargs):
+def to_gpu_integers(operator, args, kwargs):
     """The arguments of a copy: fractions that its whole numbers cannot hold as a GPU turns them.
 
     A GPU has conversions to 32 and 64 bits alone, which end at the largest number; fewer bits are
@@ -146,7 +146,7 @@ def gpu_error(operator, error, args, kwargs):
     if indices and any(part in words for part in OUT_OF_BOUNDS):
         return cuda_error(710, f"The CPU's operator says: {words.splitlines()[0]}")
     if words.startswith(CPU_MATMUL):
-        return refusal(words.replace(CPU_MATMUL, "expected mat1 and mat2", 1))
+        return torch_error(words.replace(CPU_MATMUL, "expected mat1 and mat2", 1))
     error.as_on_a_gpu = True
     return error
 
@@ -164,7 +164,7 @@ def is_factory(operator):
 
 
 @cache
-def launches_nothing(operator):
+def is_unfilled_factory(operator):
     """Whether it makes a tensor and leaves its memory as it is."""
     return base_name(operator).startswith(("empty", "new_empty")) and not written_names(operator)
 

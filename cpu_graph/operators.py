@@ -8,10 +8,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cpu_graph import errors, tables
 from cpu_graph.callbacks import call_python_kernel, has_python_kernel
-from cpu_graph.errors import NotModelled, is_refusal, refusal
-from cpu_graph.nodes import launches_nothing, name_of
+from cpu_graph.errors import NotModelled, is_refusal, torch_error
+from cpu_graph.nodes import is_unfilled_factory, name_of
 from cpu_graph.order import HOST
-from cpu_graph.shapes import not_computed
+from cpu_graph.shapes import allocate_uncomputed
 from cpu_graph.trees import tensors_in
 
 aten = torch.ops.aten
@@ -81,7 +81,7 @@ def dispatch(device, operator, args, kwargs):
     tensors = tensors_in(args, kwargs)
     if not all(tensor.layout is torch.strided for tensor in tensors):
         return dispatch_sparse(device, operator, args, kwargs, tensors)
-    placed = [(tensor, device.kind(tensor)) for tensor in tensors]
+    placed = [(tensor, device.memory_kind(tensor)) for tensor in tensors]
     kinds = {kind for _, kind in placed}
     on_gpu = "cuda" in kinds
     kind = "cuda" if on_gpu else "cpu"
@@ -93,7 +93,7 @@ def dispatch(device, operator, args, kwargs):
         return call_python_kernel(device, operator, backend, args, kwargs)
     if not on_gpu and kind == "cpu" and "pinned" not in kinds:
         return run_on_cpu(operator, args, kwargs)
-    if launches_nothing(operator):
+    if is_unfilled_factory(operator):
         return make_unfilled(device, operator, args, kwargs, kind)
     if not on_gpu and kind != "cuda":
         with device.lock:
@@ -119,7 +119,8 @@ def run_on_cpu(operator, args, kwargs):
 
 
 def dispatch_sparse(device, operator, args, kwargs, tensors):
-    if device.asked.want == "cuda" or any(device.kind(tensor) == "cuda" for tensor in tensors):
+    kinds = map(device.memory_kind, tensors)
+    if device.asked.want == "cuda" or "cuda" in kinds:
         raise NotModelled(f"{name_of(operator)} of a sparse CUDA tensor is not modelled.")
     return run_on_cpu(operator, args, kwargs)
 
@@ -137,9 +138,9 @@ def set_storage(device, operator, args, kwargs):
 
 def pack_sequence(device, padded, lengths, batch_first=False):
     """The rows of each step, one step after the other. How many a step has lies on the CPU."""
-    if device.kind(lengths) == "cuda":
+    if device.memory_kind(lengths) == "cuda":
         dtype = errors.SCALARS.get(lengths.dtype, lengths.dtype)
-        raise refusal(errors.LENGTHS.format(lengths.dim(), dtype))
+        raise torch_error(errors.LENGTHS.format(lengths.dim(), dtype))
     given = torch.empty(padded.shape), lengths, batch_first  # without values
     sizes = run_on_cpu(aten._pack_padded_sequence.default, given, {})[1]
     steps = padded.transpose(0, 1) if batch_first else padded
@@ -160,7 +161,7 @@ def launch(device, operator, args, kwargs, placed, kind):
         return result
     if device.capture.lost:
         if errors.PER_CAPTURE and device.capture.lost == "freed":
-            raise refusal(errors.INVALIDATED)
+            raise torch_error(errors.INVALIDATED)
         device.refuse(901)
     outputs = record(device, operator, args, kwargs, kind, generator)
     if blocking:
@@ -192,7 +193,8 @@ def check_kernel(name, placed):
     dtype = placed[0][0].dtype if placed else None
     if dtype in types and kernel and dtype in errors.SCALARS:
         words = kernel.format(errors.SCALARS[dtype])
-        raise refusal(words, NotImplementedError if "not implemented" in words else RuntimeError)
+        kind = NotImplementedError if "not implemented" in words else RuntimeError
+        raise torch_error(words, kind)
     if dtype in types:
         raise NotModelled(f"{name} of {dtype} is not modelled: CUDA has no kernel for it.")
     if name in tables.EIGHT_BITS:
@@ -216,7 +218,7 @@ def make_unfilled(device, operator, args, kwargs, kind):
 def allocate_results(device, operator, args, kwargs, kind):
     """Results in memory as it is."""
     allocate = partial(device.allocate, kind=kind)
-    return not_computed(operator, args, kwargs, allocate)
+    return allocate_uncomputed(operator, args, kwargs, allocate)
 
 
 def record(device, operator, args, kwargs, kind, draws):
@@ -233,7 +235,7 @@ def host_waits(device, operator, args, kwargs, placed, kind):
     check_places(operator, args, kwargs, placed, kinds)
     if operator in tables.READS_A_COPY and tables.READS_A_COPY[operator](device, args, kwargs):
         if device.capturing():
-            raise refusal(errors.PAGEABLE)
+            raise torch_error(errors.PAGEABLE)
         return True
     if reads_values(device, operator, args, kwargs):
         if device.capture:
@@ -246,14 +248,14 @@ def host_waits(device, operator, args, kwargs, placed, kind):
     if not copies:
         ordinary = [tensor for tensor in ordinary if tensor.dim()]
     if ordinary and not copies and operator not in tables.INDEXING:
-        raise refusal(two_devices(operator, args, kwargs, placed))
+        raise torch_error(mismatch_text(operator, args, kwargs, placed))
     to = placed[0][1] if operator is aten.copy_.default else kind
     pageable = copies and (
         kind == "cpu" or ("pinned" in kinds | {kind} and needs_staging(operator, args, kwargs, to))
     )
     if ordinary or pageable:
         if device.capturing():
-            raise refusal(errors.PAGEABLE)
+            raise torch_error(errors.PAGEABLE)
         return True
     return copies and len(kinds | {kind}) > 1 and not is_async(device, operator, args, kwargs)
 
@@ -261,9 +263,9 @@ def host_waits(device, operator, args, kwargs, placed, kind):
 def check_places(operator, args, kwargs, placed, kinds):
     """Refuse tensors of two places where torch asks before the host waits."""
     if operator in tables.ON_ONE_DEVICE and len(kinds) > 1:
-        raise refusal(two_devices(operator, args, kwargs, placed))
+        raise torch_error(mismatch_text(operator, args, kwargs, placed))
     if operator in tables.INDEXING and kinds - {"cpu"} and placed[0][1] == "cpu":
-        raise refusal(errors.CPU_INDEXED)
+        raise torch_error(errors.CPU_INDEXED)
 
 
 def needs_staging(operator, args, kwargs, kind):
@@ -286,7 +288,7 @@ def is_dense(tensor):
     return aten.is_non_overlapping_and_dense.default(tensor)
 
 
-def two_devices(operator, args, kwargs, placed):
+def mismatch_text(operator, args, kwargs, placed):
     """Operators that check each argument name the first that differs; TensorIterator does not."""
     if operator.namespace != "aten" or operator._schema.name not in tables.CHECKS_ARGUMENTS:
         return errors.TWO_DEVICES
@@ -347,6 +349,6 @@ def take_generator(device, operator, kwargs):
     given = device.asked.generator if kwargs.get("generator") else None
     generator = given or torch.cuda.default_generators[0]
     if generator.device.type != "cuda":
-        raise refusal("Expected a 'cuda' device type for generator but found 'cpu'")
+        raise torch_error("Expected a 'cuda' device type for generator but found 'cpu'")
     without = {"generator": None} if "generator" in kwargs else {}
-    return generator.draws(), kwargs | without
+    return generator.next_draw(), kwargs | without

@@ -30,7 +30,7 @@ class Order:
     def tick(self, stream):
         """The clock of the next launch on a stream."""
         clock = self.clocks[stream]
-        merge(clock, self.clocks[HOST])
+        merge_into(clock, self.clocks[HOST])
         clock[stream] = next(self.ticks)
         return dict(clock)
 
@@ -38,14 +38,14 @@ class Order:
         """What a stream has done by now: the epoch, and its clock."""
         return self.epoch, dict(self.clocks[stream])
 
-    def pending(self, moment):
+    def pending_clock(self, moment):
         """The clock of a moment, or none if the host has waited for everything since."""
         epoch, clock = moment
         return clock if epoch == self.epoch else {}
 
     def wait(self, stream, clock):
         """Order what a stream, or the host, does from now on after what a clock has seen."""
-        merge(self.clocks[stream], clock)
+        merge_into(self.clocks[stream], clock)
         if stream == HOST and all(node.before(clock) for node in self.log):
             for block in {block for node in self.log for block, *_ in node.spans}:
                 block.accesses.clear()
@@ -60,10 +60,10 @@ class Order:
         """The host waits for everything."""
         everything = {}
         for clock in self.clocks.values():
-            merge(everything, clock)
+            merge_into(everything, clock)
         self.wait(HOST, everything)
 
-    def save(self, spans):
+    def save_contents(self, spans):
         """Keep what blocks hold, before they are written to for the first time since the
         log began.
         """
@@ -71,7 +71,7 @@ class Order:
             if writes and block not in self.before:
                 self.before[block] = block.bytes.clone()
 
-    def enter(self, node):
+    def log_launch(self, node):
         """Put a launch into the log; returns whether it races with an earlier one."""
         rivals = [other for other in self.touching(node) if not other.before(node.clock)]
         for rival in rivals:
@@ -120,7 +120,7 @@ class Order:
 
         return key
 
-    def settle(self, raced):
+    def rerun_after_race(self, raced):
         """After a race, go back to where the log begins and run it in its new order."""
         if raced:
             for block, content in self.before.items():
@@ -131,7 +131,7 @@ class Order:
             self.synchronize()
 
 
-def merge(clock, other):
+def merge_into(clock, other):
     """Let a clock know what another one knows."""
     for stream, tick in other.items():
         clock[stream] = max(clock.get(stream, 0), tick)

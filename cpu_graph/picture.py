@@ -12,9 +12,9 @@ from textwrap import wrap
 
 from cpu_graph.graphs import all_nodes
 from cpu_graph.history import NOBODY, WAIT, watch
-from cpu_graph.log import on_stand_in, operator_of, ordered, writes_to
+from cpu_graph.log import conflicts, on_stand_in, operator_of, ordered
 from cpu_graph.nodes import POISON
-from cpu_graph.svg import arrow, box, drawing, image, text
+from cpu_graph.svg import arrow, drawing, img_tag, outlined_box, text
 from cpu_graph.torch_names import cpu_graphs
 
 WIDTH = 800
@@ -43,7 +43,7 @@ class Picture:
     faults: list
 
     def _repr_html_(self):
-        return image(self.svg, self.said, 'class="chart" ')
+        return img_tag(self.svg, self.said, 'class="chart" ')
 
 
 def picture(function, *arguments):
@@ -63,7 +63,7 @@ def draw(history, wrong=""):
     """The picture of what was watched. wrong: what a check says of it; None if all of it is right:
     then nothing is red.
     """
-    columns = _columns(history)
+    columns = _blocks_to_draw(history)
     parts, top = [], 0
     said, faults = [], []
     for number, capture in enumerate(list(history.captures.values())[:GRAPHS], 1):
@@ -73,16 +73,16 @@ def draw(history, wrong=""):
     width = min(110.0, (WIDTH - LEFT - RIGHT) / max(1, len(columns)))
     x = {block: LEFT + width * at for at, block in enumerate(columns)}
     for block, left in x.items():
-        parts.append(_fitted(left + width / 2, top + 30, history.title_of(block), width, BOLD))
+        parts.append(_fit_text(left + width / 2, top + 30, history.block_name(block), width, BOLD))
     y, held = top + 42, {}
-    for step in _rows(history, columns):
+    for step in _steps_to_draw(history, columns):
         held |= step.values
         marked = {} if wrong is None else step.faults
-        parts += _draw_row(history, step, marked, held, (x, y, width))
+        parts += _draw_step(history, step, marked, held, (x, y, width))
         for block, what in marked.items():
-            name = history.title_of(block)
+            name = history.block_name(block)
             faults.append(f"{history.label(step)}: {name} {what}.".replace(":  ", ": "))
-        said.append(_row_in_words(step, history, columns))
+        said.append(_step_in_words(step, history, columns))
         y += ROW
     for line in wrap(wrong, WIDTH // 8) if wrong and not faults else ():
         parts.append(text(8, y + 20, line, 13, RED, BOLD))
@@ -93,7 +93,7 @@ def draw(history, wrong=""):
     return Picture(drawing(WIDTH, y + 30, TITLE, *parts), words, faults)
 
 
-def _draw_row(history, step, marked, held, where):
+def _draw_step(history, step, marked, held, where):
     """One step: its label, the memory, and what goes wrong."""
     x, y, width = where
     end = LEFT + width * len(x)
@@ -102,8 +102,8 @@ def _draw_row(history, step, marked, held, where):
         kind = WRITTEN if block in step.writes else READ if block in step.reads else NEITHER
         sign = "r" * (block in step.reads) + "w" * (block in step.writes)
         colours = WRONG if block in marked else kind
-        parts.append(box(left + 2, y + 2, width - 4, ROW - 5, *colours))
-        parts.append(_fitted(left + width / 2, y + 20, held.get(block, ""), width - 18))
+        parts.append(outlined_box(left + 2, y + 2, width - 4, ROW - 5, *colours))
+        parts.append(_fit_text(left + width / 2, y + 20, held.get(block, ""), width - 18))
         parts.append(text(left + 6, y + 11, sign, 10, GREY))
     what = ", ".join(dict.fromkeys(marked.values()))
     waits = "the CPU waits" * step.waits
@@ -113,7 +113,7 @@ def _draw_row(history, step, marked, held, where):
     return parts
 
 
-def _columns(history):
+def _blocks_to_draw(history):
     """The memory that is drawn: what has a name or is used outside of graphs first."""
     outside = {b for step in history.steps if step.graph is None for b in step.reads | step.writes}
     nodes = [node for capture in history.captures.values() for node in _nodes(capture)]
@@ -122,7 +122,7 @@ def _columns(history):
     return (known if len(found) > 4 else found)[:COLUMNS]
 
 
-def _rows(history, columns):
+def _steps_to_draw(history, columns):
     """The steps that touch what is drawn, those on different tensors in one row; of those before a
     capture the ones that write to its tensors.
     """
@@ -169,23 +169,26 @@ def _draw_graph(history, capture, number, top, lists):
         end = capture.clocks[capture.origin]
         bad |= {n: "is on a stream that was not joined" for n in nodes if not n.before(end)}
     for node, (x, y) in place.items():
-        parts.append(box(x, y, width, 50, *(WRONG if node in bad else PLAIN)))
-        for line, words in enumerate((operator_of(node), *_uses(history, node))):
+        parts.append(outlined_box(x, y, width, 50, *(WRONG if node in bad else PLAIN)))
+        for line, words in enumerate((operator_of(node), *_reads_and_writes(history, node))):
             more, size = ("", 10) if line else (BOLD, 12)
-            parts.append(_fitted(x + width / 2, y + 15 + 14 * line, words, width, more, size))
+            parts.append(_fit_text(x + width / 2, y + 15 + 14 * line, words, width, more, size))
     found = [f"{operator_of(node)} {what}." for node, what in bad.items()]
     found += ["The capture failed here."] * bool(failed and capture.lost)
     wrong += found
     more = len(nodes) - len(place)
     parts.append(text(LEFT, top + 20, " ".join(found), 12, RED, BOLD))
     parts.append(text(WIDTH - 130, top + 20, f"and {more} more nodes" * (more > 0), 12, GREY))
-    told = [f"{operator_of(node)} ({' '.join(_uses(history, node)).strip()})" for node in nodes]
+    told = [
+        f"{operator_of(node)} ({' '.join(_reads_and_writes(history, node)).strip()})"
+        for node in nodes
+    ]
     where = f"on {len(streams)} streams" if len(streams) > 1 else "on one stream"
     said.append(f"{title.capitalize()}, {where}: {', '.join(told)}.")
     return 32 + LANE * len(streams)
 
 
-def _fitted(middle, y, words, width, more="", size=12):
+def _fit_text(middle, y, words, width, more="", size=12):
     return text(middle, y, _cut(words, width, size), size, more=f"{MIDDLE} {more}")
 
 
@@ -208,23 +211,23 @@ def _edges(nodes):
 def _races(nodes):
     """Pairs of nodes that touch the same memory, one writing, and that nothing orders."""
     pairs = [(a, b) for at, a in enumerate(nodes) for b in nodes[at + 1 :] if a.stream != b.stream]
-    return [(a, b) for a, b in pairs if not ordered(a, b) and (writes_to(a, b) or writes_to(b, a))]
+    return [(a, b) for a, b in pairs if not ordered(a, b) and (conflicts(a, b) or conflicts(b, a))]
 
 
-def _uses(history, node):
+def _reads_and_writes(history, node):
     """What a node reads, and "→ y" for what it writes if that has a name."""
     reads, writes = {}, {}
     for (block, *_), written in node.spans.items():
         if not written:
-            reads[history.title_of(block)] = True
+            reads[history.block_name(block)] = True
         elif name := history.name_of(block):
             writes[name] = True
     return ", ".join(reads), f"→ {', '.join(writes)}" * bool(writes)
 
 
-def _row_in_words(step, history, columns):
-    reads = [history.title_of(b) for b in step.reads if b in columns]
-    writes = [f"{history.title_of(b)} = {step.values[b]}" for b in step.writes if b in columns]
+def _step_in_words(step, history, columns):
+    reads = [history.block_name(b) for b in step.reads if b in columns]
+    writes = [f"{history.block_name(b)} = {step.values[b]}" for b in step.writes if b in columns]
     said = [f"reads {', '.join(reads)}"] if reads else []
     said += [f"writes {', '.join(writes)}"] if writes else []
     said += ["the CPU waits"] if step.waits else []

@@ -11,7 +11,7 @@ from cpu_graph.trees import tensors_in
 GPU = torch.device("cuda", 0)
 
 
-class Request(local):
+class PlacementRequest(local):
     """What the function of torch under way asks of the operators that it calls, in each thread."""
 
     want = generator = None
@@ -49,14 +49,14 @@ def default_place(function):
 
 
 def any_on_gpu(device, tree):
-    return any(device.kind(tensor) == "cuda" for tensor in tensors_in(tree))
+    return any(device.memory_kind(tensor) == "cuda" for tensor in tensors_in(tree))
 
 
 def copy_to(device, tensor, want, non_blocking=False):
     """A copy in another kind of memory, seen by autograd."""
     if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
         raise NotModelled("Moving a lazy layer before its first call is not modelled.")
-    if want == "cpu" and non_blocking and device.kind(tensor) == "cuda":
+    if want == "cpu" and non_blocking and device.memory_kind(tensor) == "cuda":
         want = "pinned"
     with placing(device, want, crossing=True, non_blocking=non_blocking):
         return torch.clone(tensor)

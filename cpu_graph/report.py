@@ -31,10 +31,12 @@ class Report:
         return cls(list(device.captures), device.launches.copy(), list(device.findings))
 
     def __str__(self) -> str:
-        lines = [self._totals(), *_cut(self._graphs(), "lines of graphs")]
+        lines = [self._totals(), *_clip(self._graphs(), "lines of graphs")]
         if self.findings:
             lines.append(f"Can make results wrong: {len(self.findings)}")
-            lines += _cut([f"  {each.kind}: {each.sentence}" for each in self.findings], "findings")
+            lines += _clip(
+                [f"  {each.kind}: {each.sentence}" for each in self.findings], "findings"
+            )
         return "\n".join([*lines, NOT_LOOKED_AT])
 
     def _totals(self) -> str:
@@ -49,10 +51,10 @@ class Report:
         groups = defaultdict(list)
         for captured in self.captures:
             groups[captured.where].append(captured)
-        return [line for where, group in groups.items() for line in _group(where, group)]
+        return [line for where, group in groups.items() for line in _lines_of_group(where, group)]
 
 
-def _group(where: str, group: list[CaptureRecord]) -> list[str]:
+def _lines_of_group(where: str, group: list[CaptureRecord]) -> list[str]:
     launches = sorted({captured.launches for captured in group})
     each = str(launches[0]) if len(launches) == 1 else f"{launches[0]} to {launches[-1]}"
     name = f"graph {group[0].number}" if len(group) == 1 else f"{len(group)} graphs"
@@ -65,6 +67,6 @@ def _group(where: str, group: list[CaptureRecord]) -> list[str]:
     return [line, *(f"    {remark}" for remark in remarks)]
 
 
-def _cut(lines: list[str], what: str) -> list[str]:
+def _clip(lines: list[str], what: str) -> list[str]:
     more = len(lines) - MOST_LINES
     return lines if more <= 1 else [*lines[:MOST_LINES], f"  and {more} more {what}"]

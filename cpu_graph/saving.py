@@ -9,7 +9,7 @@ from torch import serialization
 
 
 @contextmanager
-def locations(device):
+def register_cuda_locations(device):
     """Let torch tag storages in the stand-in's memory with "cuda:0", and bring such storages back
     there.
     """

@@ -15,7 +15,7 @@ from cpu_graph import core
 from cpu_graph.errors import NotModelled, is_refusal
 from cpu_graph.memory import extent, with_lazy_bits
 from cpu_graph.nodes import name_of, run_op
-from cpu_graph.tables import LIKE_EAGER, strides_of
+from cpu_graph.tables import LIKE_EAGER, gpu_strides_of
 from cpu_graph.trees import SEQUENCES, mapped, tensors_in
 
 cache = {}  # (operator, arguments by shapes) -> (results, id of a result -> number of its argument)
@@ -29,11 +29,11 @@ SHAPE_ERRORS = (  # what an operator says of shapes and types, where zeros are n
 )
 
 
-def not_computed(operator, args, kwargs, allocate):
-    """What core.not_computed gives, with new memory from allocate(shape, stride, dtype)."""
+def allocate_uncomputed(operator, args, kwargs, allocate):
+    """What core.uncomputed_outputs gives, with new memory from allocate(shape, stride, dtype)."""
     given = list({id(tensor): tensor for tensor in tensors_in(args, kwargs)}.values())
     numbers = {id(tensor): number for number, tensor in enumerate(given)}
-    layout = tuple(memory_layout(given))
+    layout = tuple(offsets_in_shared_memory(given))
     key = operator, torch.get_default_dtype(), layout, as_key((args, kwargs), numbers)
     if key not in cache:
         cache[key] = infer_results(operator, args, kwargs, given)
@@ -42,7 +42,7 @@ def not_computed(operator, args, kwargs, allocate):
     def made(result):
         number = inputs.get(id(result))
         if number is None:
-            return allocate(result.shape, strides_of(operator, result), result.dtype)
+            return allocate(result.shape, gpu_strides_of(operator, result), result.dtype)
         if given[number].shape != result.shape:
             raise NotModelled(f"{name_of(operator)} resizes a CUDA tensor: that is not modelled.")
         return given[number]
@@ -50,7 +50,7 @@ def not_computed(operator, args, kwargs, allocate):
     return mapped(made, results)
 
 
-def memory_layout(given):
+def offsets_in_shared_memory(given):
     """For each tensor, where it lies in the memory that it shares with others."""
     first = {}
     for tensor in given:
@@ -109,7 +109,7 @@ def inference_error(operator, shape_error, cpu_error):
 def from_shape_function(operator, args, kwargs, given):
     numbers = {id(tensor): number for number, tensor in enumerate(given)}
     on_meta = partial(torch.empty_strided, device="meta")
-    return remembered(core.not_computed(operator, args, dict(kwargs), on_meta), numbers)
+    return as_cache_entry(core.uncomputed_outputs(operator, args, dict(kwargs), on_meta), numbers)
 
 
 def from_cpu(operator, args, kwargs, given):
@@ -124,8 +124,8 @@ def from_cpu(operator, args, kwargs, given):
     numbers = {id(zeros[id(tensor)]): number for number, tensor in enumerate(given)}
     if any(tensor.layout is not torch.strided for tensor in tensors_in(results)):
         raise NotModelled(f"{name_of(operator)} gives a sparse tensor: that is not modelled.")
-    results = mapped(lambda one: one if id(one) in numbers else core.on_meta(one), results)
-    return remembered(results, numbers)
+    results = mapped(lambda one: one if id(one) in numbers else core.meta_tensor_like(one), results)
+    return as_cache_entry(results, numbers)
 
 
 def zeros_like(given):
@@ -150,14 +150,14 @@ def zeros_like(given):
         yield with_lazy_bits(zeros, tensor.is_conj(), tensor.is_neg())
 
 
-def remembered(results, numbers):
+def as_cache_entry(results, numbers):
     """Results without memory; what is an argument becomes a tensor that stands for it."""
     inputs = {}
 
     def kept(result):
         if id(result) not in numbers:
             return result
-        stands_for = core.on_meta(result)
+        stands_for = core.meta_tensor_like(result)
         inputs[id(stands_for)] = numbers[id(result)]
         return stands_for
 

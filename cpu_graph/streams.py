@@ -4,8 +4,8 @@ from itertools import cycle
 
 import torch
 
-from cpu_graph.errors import NotModelled, cuda_error, missing, not_pickled
-from cpu_graph.order import HOST, merge
+from cpu_graph.errors import NotModelled, attr_error, cuda_error, pickle_error
+from cpu_graph.order import HOST, merge_into
 from cpu_graph.placement import device_type
 
 REAL_CUDA_STREAM, REAL_EVENT = torch.cuda.Stream, torch.cuda.Event
@@ -80,7 +80,9 @@ class Stream:
         if self.stand_in.capture and self.stand_in.capture.mode != "relaxed":
             self.stand_in.refuse(900)
         order = self.stand_in.order
-        if all(node.before(order.clocks[HOST]) for node in order.log if on(node, self.stream_id)):
+        if all(
+            node.before(order.clocks[HOST]) for node in order.log if on_stream(node, self.stream_id)
+        ):
             return True
         raise NotModelled("Stream.query asks how far the GPU is: the stand-in has no time.")
 
@@ -88,17 +90,17 @@ class Stream:
         return self.stand_in.capturing(self.stream_id)
 
     def __reduce_ex__(self, protocol):
-        raise not_pickled(self)
+        raise pickle_error(self)
 
     def __getattr__(self, name):
-        raise missing(name, REAL_CUDA_STREAM, "Stream")
+        raise attr_error(name, REAL_CUDA_STREAM, "Stream")
 
 
 if torch.version.cuda and not hasattr(REAL_CUDA_STREAM, "is_capturing"):
     del Stream.is_capturing  # this torch has none
 
 
-class AnyDevice(type):
+class CudaOrTorchMeta(type):
     """torch.Stream and torch.Event are also what torch.cuda's make."""
 
     def __instancecheck__(cls, thing):
@@ -108,7 +110,7 @@ class AnyDevice(type):
         return issubclass(other, (cls.of_cuda, cls.real))
 
 
-class TorchStream(metaclass=AnyDevice):
+class TorchStream(metaclass=CudaOrTorchMeta):
     """torch.Stream: on "cuda" one of the stand-in's, else torch's own."""
 
     of_cuda, real = Stream, torch.Stream
@@ -119,7 +121,7 @@ class TorchStream(metaclass=AnyDevice):
         return Stream(priority=priority)
 
 
-def on(node, stream_id):
+def on_stream(node, stream_id):
     """Whether a launch is on a stream, or in a graph that was launched there."""
     return stream_id in node.clock
 
@@ -162,7 +164,7 @@ class Event:
         if self.capture:
             self.clock = dict(self.capture.clocks[stream.stream_id])
         else:
-            merge(self.clock, device.order.clocks[HOST])
+            merge_into(self.clock, device.order.clocks[HOST])
 
     def wait(self, stream=None):
         device = self.stand_in
@@ -172,7 +174,7 @@ class Event:
         if self.capture is None:
             if device.capturing(stream.stream_id):
                 device.refuse(905)
-            device.order.wait(stream.stream_id, self._awaited())
+            device.order.wait(stream.stream_id, self._awaited_clock())
         elif self.capture is not device.capture:
             raise NotModelled(
                 "Waiting for an event that an earlier capture recorded is not modelled."
@@ -180,20 +182,20 @@ class Event:
         elif stream.stream_id == 0:
             device.refuse(906)
         else:
-            merge(device.capture.clocks.setdefault(stream.stream_id, {}), self.clock)
+            merge_into(device.capture.clocks.setdefault(stream.stream_id, {}), self.clock)
 
     def query(self):
         if self.clock is None:  # torch does not ask CUDA
             return True
         self._ask()
-        if all(node.before(self.stand_in.order.clocks[HOST]) for node in self._pending()):
+        if all(node.before(self.stand_in.order.clocks[HOST]) for node in self._awaited_launches()):
             return True
         raise NotModelled("Event.query asks how far the GPU is: the stand-in has no time.")
 
     def synchronize(self):
         self._ask()
         if self.clock is not None:
-            self.stand_in.order.wait(HOST, self._awaited())
+            self.stand_in.order.wait(HOST, self._awaited_clock())
 
     def elapsed_time(self, end_event):
         if self.capture or end_event.capture:
@@ -207,20 +209,20 @@ class Event:
             self.stand_in.refuse(900)
 
     def __reduce_ex__(self, protocol):
-        raise not_pickled(self)
+        raise pickle_error(self)
 
     def __getattr__(self, name):
-        raise missing(name, REAL_EVENT, "Event")
+        raise attr_error(name, REAL_EVENT, "Event")
 
-    def _awaited(self):
-        return self.stand_in.order.pending((self.epoch, self.clock))
+    def _awaited_clock(self):
+        return self.stand_in.order.pending_clock((self.epoch, self.clock))
 
-    def _pending(self):
-        awaited = self._awaited()
+    def _awaited_launches(self):
+        awaited = self._awaited_clock()
         return [node for node in self.stand_in.order.log if node.before(awaited)]
 
 
-class TorchEvent(metaclass=AnyDevice):
+class TorchEvent(metaclass=CudaOrTorchMeta):
     """torch.Event: on "cuda" one of the stand-in's, else torch's own."""
 
     of_cuda, real = Event, torch.Event

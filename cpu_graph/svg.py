@@ -43,7 +43,7 @@ def drawing(width: int, height: int, title: str, *parts: str) -> str:
     return f"{opening}<title>{escape(title)}</title>{ground}{''.join(parts)}</svg>"
 
 
-def box(x: float, y: float, width: float, height: float, fill: str, edge: str) -> str:
+def outlined_box(x: float, y: float, width: float, height: float, fill: str, edge: str) -> str:
     """A rectangle with an edge."""
     size = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
     return f'<rect {size} rx="3" fill="{fill}" stroke="{edge}" stroke-width="2"/>'
@@ -60,7 +60,7 @@ def arrow(start: tuple[float, float], end: tuple[float, float], colour: str = "#
     )
 
 
-def image(picture: str, said: str, more: str = "") -> str:
+def img_tag(picture: str, said: str, more: str = "") -> str:
     """A picture as an image, which no page refuses, with its text for those who do not see it."""
     # texts have no quotes: they are escaped
     source = quote(picture.replace('"', "'"), safe=" =:/;()<>'")

@@ -24,7 +24,7 @@ SETS_STORAGE = {aten.set_.source_Storage, aten.set_.source_Storage_storage_offse
 ATTENTION = {aten._scaled_dot_product_flash_attention_for_cpu.default}
 
 
-def strides_of(operator, result):
+def gpu_strides_of(operator, result):
     """The strides of a result on a GPU: attention in full precision keeps the heads of a position
     side by side.
     """
@@ -47,7 +47,7 @@ def without_bounds(device, args, kwargs):
 
 def value_on_gpu(device, args, kwargs):
     """The value to fill with, the last argument, is read if it is a CUDA tensor."""
-    return device.kind([*args, *kwargs.values()][-1]) == "cuda"
+    return device.memory_kind([*args, *kwargs.values()][-1]) == "cuda"
 
 
 def many_test_elements(device, args, kwargs):
@@ -56,7 +56,7 @@ def many_test_elements(device, args, kwargs):
     return tested.numel() >= int(10 * elements.numel() ** 0.145)
 
 
-def groups_end_on_cpu(device, args, kwargs):
+def reads_group_ends(device, args, kwargs):
     """Only in bfloat16 does the kernel of grouped_mm read on the GPU where each group ends."""
     offs = args[2] if len(args) > 2 else kwargs.get("offs")
     return offs is not None and args[0].dtype is not torch.bfloat16
@@ -67,7 +67,7 @@ def whole_zero_points(device, args, kwargs):
     return not args[2].is_floating_point()
 
 
-def per_row(device, args, kwargs):
+def quantizes_per_row(device, args, kwargs):
     """The observer of rows then quantizes with whole zero points."""
     return bool(args[11] if len(args) > 11 else kwargs.get("per_row_fake_quant"))
 
@@ -76,7 +76,7 @@ WAITING = {  # operator -> whether the host waits for values inside of it
     aten._linalg_check_errors.default: always,
     aten._fake_quantize_learnable_per_channel_affine.default: always,
     aten._fake_quantize_learnable_per_tensor_affine.default: always,
-    aten._fused_moving_avg_obs_fq_helper.default: per_row,
+    aten._fused_moving_avg_obs_fq_helper.default: quantizes_per_row,
     aten.fake_quantize_per_channel_affine_cachemask.default: whole_zero_points,
     aten.histc.default: without_bounds,
     aten.isin.Tensor_Tensor: many_test_elements,
@@ -90,7 +90,7 @@ if not SINCE_2_15:  # it checked that no deviation is negative
         WAITING[getattr(aten.normal, name)] = always
 READS_A_COPY = {  # the same, by a copy to ordinary memory, which a capture refuses in other words
     aten.bincount.default: always,
-    aten._grouped_mm.default: groups_end_on_cpu,
+    aten._grouped_mm.default: reads_group_ends,
 }
 if not SINCE_2_15:
     READS_A_COPY[aten.histc.default] = WAITING.pop(aten.histc.default)
@@ -126,20 +126,20 @@ REDUCTIONS = "prod", "amin", "amax"
 SMALL_FLOATS = torch.float16, torch.bfloat16
 
 
-def only(kernel):
+def no_integer_kernel(kernel):
     """Whole numbers are refused, in the words of a kernel of PyTorch's."""
     return WHOLE, f"\"{kernel}\" not implemented for '{{}}'"
 
 
 # operator -> the types of its first tensor that the CPU has a kernel for and CUDA none, and what
 # PyTorch says of them if that is known; from torch's test database (op.dtypes - op.dtypesIfCUDA)
-NO_KERNELS = dict.fromkeys(("mm", "addmm", "_addmm_activation"), only("addmm_cuda"))
-NO_KERNELS |= dict.fromkeys(("bmm", "baddbmm", "addbmm"), only("baddbmm_cuda"))
-NO_KERNELS |= dict.fromkeys(("mv", "addmv"), only("addmv_impl_cuda"))
-NO_KERNELS |= dict.fromkeys(("dot", "vdot"), only("dot"))
+NO_KERNELS = dict.fromkeys(("mm", "addmm", "_addmm_activation"), no_integer_kernel("addmm_cuda"))
+NO_KERNELS |= dict.fromkeys(("bmm", "baddbmm", "addbmm"), no_integer_kernel("baddbmm_cuda"))
+NO_KERNELS |= dict.fromkeys(("mv", "addmv"), no_integer_kernel("addmv_impl_cuda"))
+NO_KERNELS |= dict.fromkeys(("dot", "vdot"), no_integer_kernel("dot"))
 NO_KERNELS |= {
-    "avg_pool2d": only("avg_pool2d_out_cuda_frame"),
-    "max_pool2d_with_indices": only("max_pool2d_with_indices_out_cuda_frame"),
+    "avg_pool2d": no_integer_kernel("avg_pool2d_out_cuda_frame"),
+    "max_pool2d_with_indices": no_integer_kernel("max_pool2d_with_indices_out_cuda_frame"),
     "convolution": (WHOLE, "getCudnnDataTypeFromScalarType() not supported for {}"),
     "avg_pool3d": (WHOLE, None),
     "max_pool3d_with_indices": (WHOLE, None),

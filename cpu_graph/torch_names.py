@@ -19,7 +19,7 @@ from cpu_graph.autocast import gpu_autocast
 from cpu_graph.callbacks import callback_patches, with_modes
 from cpu_graph.control_flow import cond, while_loop
 from cpu_graph.device import Device
-from cpu_graph.errors import DEVICE_INDEX, NotModelled, cuda_error, not_modelled, refusal
+from cpu_graph.errors import DEVICE_INDEX, NotModelled, cuda_error, not_modelled_stub, torch_error
 from cpu_graph.functions import Functions
 from cpu_graph.generators import Generator
 from cpu_graph.graphs import CUDAGraph, TorchGraph
@@ -29,7 +29,7 @@ from cpu_graph.nodes import Node, modes_off
 from cpu_graph.operators import Operators
 from cpu_graph.placement import GPU, device_type
 from cpu_graph.pools import MemPool, ids
-from cpu_graph.saving import locations
+from cpu_graph.saving import register_cuda_locations
 from cpu_graph.streams import Event, Stream, TorchEvent, TorchStream, external_stream
 
 # torch's Python works
@@ -95,13 +95,13 @@ def number(device):
 
 def name_of_device(device):
     if number(device):
-        raise refusal("Invalid device id", AssertionError)
+        raise torch_error("Invalid device id", AssertionError)
     return "the stand-in on the CPU"
 
 
 def default_stream(device):
     if number(device):
-        raise refusal(DEVICE_INDEX.format(number(device)))
+        raise torch_error(DEVICE_INDEX.format(number(device)))
     return Stream(stream_id=0)
 
 
@@ -137,7 +137,7 @@ def cpu_graphs():
             stack.enter_context(patch.object(cls, "stand_in", device))
         for target, name, value in all_patches(device):
             stack.enter_context(patch.object(target, name, value, create=not hasattr(target, name)))
-        stack.enter_context(locations(device))
+        stack.enter_context(register_cuda_locations(device))
         before_step = register_optimizer_step_pre_hook(partial(check_lost_gradients, device))
         stack.callback(before_step.remove)
         stack.enter_context(Operators(device))
@@ -154,23 +154,23 @@ def restore_default(device, default):
 
 def all_patches(device):
     """(where, name, what) for everything that the stand-in replaces."""
-    calls = runtime(device)
+    calls = runtime_functions(device)
     names = REPLACED | calls | {"default_generators": (Generator("cuda"),)}
-    names["_lazy_init"] = not_modelled(
+    names["_lazy_init"] = not_modelled_stub(
         "torch.cuda._lazy_init, called where the stand-in does not see who asks for a GPU,"
     )
     same = {name: calls[name] for name in ("synchronize", "set_stream", "empty_cache")}
-    same |= ACCELERATOR | {"current_stream": generic_stream(calls["current_stream"])}
+    same |= ACCELERATOR | {"current_stream": accelerator_current_stream(calls["current_stream"])}
     tables = (
         (cuda, names),
-        (cuda, refused(cuda, names)),
+        (cuda, refused_functions(cuda, names)),
         (cuda, legacy_types(device)),
         (cuda.random, RANDOM),
         (cuda.memory, {"empty_cache": names["empty_cache"]}),
-        (cuda.memory, refused(cuda.memory, names)),
-        (cuda.memory, {name: not_modelled(f"torch.cuda.memory.{name}") for name in HISTORY}),
+        (cuda.memory, refused_functions(cuda.memory, names)),
+        (cuda.memory, {name: not_modelled_stub(f"torch.cuda.memory.{name}") for name in HISTORY}),
         (torch.accelerator, same),
-        (torch.accelerator, refused(torch.accelerator, same)),
+        (torch.accelerator, refused_functions(torch.accelerator, same)),
     )
     for target, table in tables:
         for name, value in table.items():
@@ -191,7 +191,7 @@ def all_patches(device):
     yield torch.backends.cudnn, "is_acceptable", lambda tensor: False
     yield torch, "Stream", TorchStream
     yield torch, "Event", TorchEvent
-    yield torch.jit, "trace", not_modelled("torch.jit.trace")
+    yield torch.jit, "trace", not_modelled_stub("torch.jit.trace")
     yield torch, "cond", cond(device)
     for module in (torch, torch._higher_order_ops):
         if hasattr(module, "while_loop"):
@@ -202,18 +202,18 @@ def all_patches(device):
 def other_patches(device):
     """What is replaced for what it does on the device, and for what is refused by name."""
     yield torch.Tensor, "record_stream", record_stream(device)
-    wrapper = not_modelled("A subclass made by torch.Tensor._make_wrapper_subclass")
+    wrapper = not_modelled_stub("A subclass made by torch.Tensor._make_wrapper_subclass")
     yield torch.Tensor, "_make_wrapper_subclass", wrapper
     if torch.distributed.is_available():
-        yield torch.distributed.distributed_c10d, "is_nccl_available", not_modelled("NCCL")
+        yield torch.distributed.distributed_c10d, "is_nccl_available", not_modelled_stub("NCCL")
     for holder, name, called in NAMED:
         if module := sys.modules.get(holder.partition(":")[0]):
             cls = getattr(module, holder.partition(":")[2], module)
             if hasattr(cls, name):
-                yield cls, name, staticmethod(not_modelled(called))
+                yield cls, name, staticmethod(not_modelled_stub(called))
     for name in C_FUNCTIONS:
         if hasattr(torch._C, name):
-            yield torch._C, name, not_modelled(f"torch._C.{name}")
+            yield torch._C, name, not_modelled_stub(f"torch._C.{name}")
     if find_spec("torch.utils._cuda_debug"):  # since 2.15
         module = import_module("torch.utils._cuda_debug")
         yield module, "_CUDAGraphInputLivenessTracker", InputLiveness
@@ -223,14 +223,14 @@ def other_patches(device):
 def autocast_patches(device):
     """torch's names for autocast."""
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
-        yield torch, name, on_cpu(getattr(torch, name))
+        yield torch, name, redirect_autocast_to_cpu(getattr(torch, name))
     for name in ("set_autocast_enabled", "set_autocast_dtype"):
-        yield torch, name, on_cpu(getattr(torch, name), device)
+        yield torch, name, redirect_autocast_to_cpu(getattr(torch, name), device)
     cls = torch.amp.autocast_mode.autocast
     yield cls, "__init__", autocast(cls.__init__, device)
 
 
-def runtime(device):
+def runtime_functions(device):
     """The functions of torch.cuda that work on the device, by their names."""
 
     def synchronize(where=None):
@@ -256,7 +256,7 @@ def runtime(device):
     return named | {"_sleep": lambda cycles: sleep(device, cycles)}
 
 
-def generic_stream(current_stream):
+def accelerator_current_stream(current_stream):
     """torch.accelerator's current stream: of another class, so it equals none of torch.cuda's."""
 
     def call(*given):
@@ -314,15 +314,15 @@ def sleep(device, cycles):
         device.capture.add(node)
     else:
         node.stream, node.clock = device.stream, device.order.tick(device.stream)
-        device.order.enter(node)
+        device.order.log_launch(node)
 
 
-def refused(module, names):
+def refused_functions(module, names):
     """The functions of torch.cuda or torch.accelerator that are not modelled, by their names."""
     others = [name for name in module.__all__ if name not in names and name not in OWN]
     functions = {name: getattr(module, name, None) for name in others}
     return {
-        name: wraps(function)(not_modelled(f"{module.__name__}.{name}"))
+        name: wraps(function)(not_modelled_stub(f"{module.__name__}.{name}"))
         for name, function in functions.items()
         if isinstance(function, FunctionType)
     }
@@ -333,7 +333,7 @@ def legacy_types(device):
 
     class Legacy(type):
         def __instancecheck__(cls, thing):
-            on_gpu = isinstance(thing, torch.Tensor) and device.kind(thing) == "cuda"
+            on_gpu = isinstance(thing, torch.Tensor) and device.memory_kind(thing) == "cuda"
             return on_gpu and thing.dtype is cls.dtype
 
         def __call__(cls, *_, **__):
@@ -349,11 +349,11 @@ def record_stream(device):
     def call(tensor, stream):
         if not isinstance(stream, torch.Stream):
             words = "record_stream(): argument 's' (position 1) must be Stream"
-            raise refusal(f"{words}, not {type(stream).__name__}")
+            raise torch_error(f"{words}, not {type(stream).__name__}")
         block = device.memory.find(tensor)
         if block is None:
             words = "Could not run 'aten::record_stream' with arguments from the 'CPU' backend."
-            raise refusal(words, NotImplementedError)
+            raise torch_error(words, NotImplementedError)
         block.used_elsewhere = True
 
     return call
@@ -379,7 +379,7 @@ def refuse_compile(compiler):
             return compiler(model, **options)
         if model is None:
             return lambda model: compiled(model, **options)
-        refuse = not_modelled("torch.compile")
+        refuse = not_modelled_stub("torch.compile")
         return refuse() if isinstance(model, torch.nn.Module) else wraps(model)(refuse)
 
     return compiled
@@ -392,7 +392,7 @@ def group_tensors(real, device):
         groups = real(lists, *indices)
 
         def where(there, tensors):
-            on_gpu = any(one is not None and device.kind(one) == "cuda" for one in tensors)
+            on_gpu = any(one is not None and device.memory_kind(one) == "cuda" for one in tensors)
             return GPU if on_gpu else there
 
         return {(where(at, one[0][0]), dtype): one for (at, dtype), one in groups.items()}
@@ -400,14 +400,14 @@ def group_tensors(real, device):
     return group
 
 
-def on_cpu(function, device=None):
+def redirect_autocast_to_cpu(function, device=None):
     """A call about autocast on "cuda", which is the default, made about the CPU."""
 
     def call(where="cuda", *args):
         if where != "cuda":
             return function(where, *args)
         if device:
-            cast_as_on_a_gpu(device)
+            enable_gpu_autocast(device)
         return function("cpu", *args)
 
     return call
@@ -418,13 +418,13 @@ def autocast(init, device):
         if device_type == "cuda":
             device_type = "cpu"
             dtype = dtype or torch.float16
-            cast_as_on_a_gpu(device)
+            enable_gpu_autocast(device)
         init(self, device_type, dtype, enabled, cache_enabled)
 
     return init_on_cpu
 
 
-def cast_as_on_a_gpu(device):
+def enable_gpu_autocast(device):
     """From the first autocast on "cuda" on, to the end of the block of cpu_graphs."""
     if not device.casts:
         device.casts = True

@@ -63,7 +63,7 @@ class Values:
             if of_the_program(frame.f_code):
                 self._note_names(frame, node.line)
             elif frame.f_code.co_name == "step" and "/torch/optim/" in frame.f_code.co_filename:
-                self._note_settings(frame.f_locals.get("self"), node.line)
+                self._note_optimizer_groups(frame.f_locals.get("self"), node.line)
 
     def _note_names(self, frame, line):
         """The attributes and globals that a frame's code names."""
@@ -90,7 +90,7 @@ class Values:
                     if is_setting(name, value := getattr_static(owner, name, MISSING)):
                         self.plain[id(owner), name] = weakref.ref(owner), value, line
 
-    def _note_settings(self, optimizer, line):
+    def _note_optimizer_groups(self, optimizer, line):
         """The numbers in an optimizer's groups."""
         if not isinstance(optimizer, torch.optim.Optimizer) or id(optimizer) in self.seen:
             return
@@ -101,7 +101,7 @@ class Values:
                     key = id(optimizer), (number, name)
                     self.plain[key] = weakref.ref(optimizer), value, line
 
-    def end(self, device):
+    def update_at_capture_end(self, device):
         """The capture has ended: a value that it has changed itself is kept as it is now."""
         for key, (owner, _, line) in list(self.plain.items()):
             now = value_of(owner, key[1])

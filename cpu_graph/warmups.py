@@ -9,11 +9,11 @@ from collections import Counter
 
 import torch
 
-from cpu_graph.hints import add_finding, note_gradient_use
+from cpu_graph.hints import add_finding, note_zeroing_and_updates
 from cpu_graph.nodes import is_overwrite
 
 
-class Use:
+class EagerUseOfBlock:
     """What eager launches last did with a block: when they read it and wrote to it."""
 
     def __init__(self):
@@ -30,11 +30,11 @@ def note_eager(device, node, in_place):
     now = device.launches["operators"]
     if device.adding:
         written = {block for (block, *_), writes in node.spans.items() if writes}
-        note_gradient_use(device, written, written if is_overwrite(node.operator) else ())
+        note_zeroing_and_updates(device, written, written if is_overwrite(node.operator) else ())
     if node.draws:
         device.drawn.add(node.operator)
     for (block, start, end), writes in node.spans.items():
-        use = block.use = block.use or Use()
+        use = block.use = block.use or EagerUseOfBlock()
         if use.generation != block.generation:
             use.generation = block.generation
             use.rewritten = False
@@ -53,7 +53,7 @@ def note_eager(device, node, in_place):
             use.written_at = now
 
 
-def warmed_blocks(capture):
+def blocks_changed_by_warmup(capture):
     """At the end of a capture: the blocks that its operators have changed before, on its inputs."""
     inputs = [
         block
@@ -73,7 +73,7 @@ def warmed_blocks(capture):
 
     found = [block for block in capture.changed if block in capture.reads and warmed(block)]
     # a step that draws its batch reads weights and buffers alone
-    return found if found and len(names_of(capture.device, inputs)) < len(inputs) else []
+    return found if found and len(state_names(capture.device, inputs)) < len(inputs) else []
 
 
 def warmed_draws(device, nodes):
@@ -81,7 +81,7 @@ def warmed_draws(device, nodes):
     return device.drawn if any(n.draws and n.operator in device.drawn for n in nodes) else None
 
 
-def warmed_up(device, capture, record):
+def report_warmup_changes(device, capture, record):
     """Before the first replay: tell what a warm-up has changed and nobody has restored."""
     if capture.warmed_draws is device.drawn:  # no random state was set since
         record.remarks.append(
@@ -89,7 +89,7 @@ def warmed_up(device, capture, record):
             "the random state was not set after it"
         )
     blocks = [block for block in capture.warmed if block.use.times]
-    names = sorted(set(names_of(device, blocks).values())) if blocks else []
+    names = sorted(set(state_names(device, blocks).values())) if blocks else []
     if names:
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
         add_finding(
@@ -101,7 +101,7 @@ def warmed_up(device, capture, record):
         )
 
 
-def names_of(device, blocks):
+def state_names(device, blocks):
     """Block -> name, of those with a module's weights and buffers, or an optimizer's state."""
     names = {}
     for thing in gc.get_objects():

@@ -119,7 +119,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_html_math_renderer("mathml", visit_and_depart, visit_and_depart)
     app.add_search_language(English)
     app.add_js_file(None, body=f"const openInPerfetto = {OPEN.strip().removesuffix('(this)')};")
-    app.connect("autodoc-process-docstring", plain_text)
+    app.connect("autodoc-process-docstring", escape_docstring)
     app.connect("html-page-context", add_page_context, priority=900)  # after the theme
     app.connect("build-finished", write_after_build)
     return {"parallel_read_safe": True}
@@ -153,9 +153,9 @@ def write_after_build(app: Sphinx, error: Exception | None) -> None:
     if error is None:
         html = Path(app.outdir)
         (html / "_static/rules.js").write_text(rules.rules_js(), encoding="utf-8")
-        site_files.own_notebooks(html)
-        icons.replace(html)
-        site_files.error_page(html, html_baseurl)
+        site_files.copy_original_notebooks(html)
+        icons.replace_icon_script(html)
+        site_files.fix_error_page_links(html, html_baseurl)
 
 
 class English(SearchEnglish):
@@ -174,7 +174,7 @@ def write_math(translator: SphinxTranslator, node: nodes.math) -> None:
     raise nodes.SkipNode
 
 
-def plain_text(
+def escape_docstring(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
     """Docstrings are plain text: keep stars; lines indented by two are a list, others stay."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from course.commands.rename import update_links
-from course.files import changed
+from course.files import changed_files
 from course.lessons import lessons, unnumbered
 from course.paths import LessonError
 from docs import read, readme
@@ -22,7 +22,7 @@ def changed_lessons() -> list[Path]:
     """The lessons whose notebook or recording has changed, and those whose page names another
     lesson as the next.
     """
-    names = {unnumbered(Path(file).stem) for file in changed() if file.startswith(OF_LESSONS)}
+    names = {unnumbered(Path(file).stem) for file in changed_files() if file.startswith(OF_LESSONS)}
     recorded = recorded_lessons()
     return [
         path
@@ -35,14 +35,14 @@ def _is_next_link_right(lesson: Path) -> bool:
     """Whether a lesson has a page that ends with the link to its next lesson, if it has one."""
     page = read.READ / f"{lesson.stem}.md"
     last = page.read_text(encoding="utf-8").splitlines()[-1] if page.exists() else read.NEXT
-    return (last if last.startswith(read.NEXT) else "") == read.next_lesson(lesson)
+    return (last if last.startswith(read.NEXT) else "") == read.next_lesson_line(lesson)
 
 
 def main() -> int:
     """Write it all and say what changed; returns 1, after a sentence each, if a changed lesson
     lacks something.
     """
-    before = set(changed())
+    before = set(changed_files())
     update_links()
     lessons = changed_lessons()
     there = recorded_lessons()
@@ -53,7 +53,7 @@ def main() -> int:
     except (LookupError, LessonError) as error:
         print(error, file=sys.stderr)
         return 1
-    written = sorted(set(changed()) - before)
+    written = sorted(set(changed_files()) - before)
     print(f"Fresh: {', '.join(path.stem for path in recorded) or 'no lesson had changed'}.")
     print(f"Changed with it: {', '.join(written) or 'nothing'}.")
     lacking = [

@@ -44,7 +44,7 @@ def icon_style_sheet(used: Iterable[str], script: str) -> str:
     return "\n".join([LICENCE, *rules])
 
 
-def replace(html: Path) -> None:
+def replace_icon_script(html: Path) -> None:
     """Take the script out of a built site and put the style sheet in its place."""
     program = html / "_static/scripts/fontawesome.js"
     pages = {path: path.read_text(encoding="utf-8") for path in html.rglob("*.html")}

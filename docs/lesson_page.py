@@ -15,8 +15,8 @@ from nbformat.v4 import new_markdown_cell as markdown
 
 from course.machine import gpus_in_words
 from course.paths import NOTEBOOKS, REFERENCE_GPU, ROOT, TRACES, lesson_name
-from course.recordings.cells import checked
-from course.recordings.recording import Recording, recordings
+from course.recordings.cells import checks_in
+from course.recordings.recording import Recording, recordings_of
 from docs.search import description, topics
 
 
@@ -26,11 +26,11 @@ def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.No
     first = notebook.cells[0]
     name = lesson_name(path)
     if played:
-        recording, *others = recordings(name)
-        lay_outputs(notebook)
-        told = provenance(recording.about, gpus_of_lesson(notebook), others)
+        recording, *others = recordings_of(name)
+        prepare_outputs(notebook)
+        told = provenance(recording.about, gpu_count(notebook), others)
         first.source += f"\n\n{told}"
-        link_traces(notebook, name, recording.about["traces"])
+        add_trace_links(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
         fold_solutions(notebook, NOTEBOOKS / "solutions" / path.name)
         (promise,) = re.findall(r"\*\*After this lesson\*\*,? (.*)", first.source)
@@ -39,7 +39,7 @@ def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.No
     return notebook
 
 
-def lay_outputs(notebook: nbformat.NotebookNode) -> None:
+def prepare_outputs(notebook: nbformat.NotebookNode) -> None:
     """Keep what readers of a page see, and give charts their text."""
     for cell in notebook.cells:
         if cell.cell_type != "code":
@@ -76,7 +76,7 @@ def without_styles(html: str) -> str:
     return re.sub(r"\s*\n\s*(?!<tr|</?t(head|body|able)|</div)", "", html.strip())
 
 
-def gpus_of_lesson(notebook: nbformat.NotebookNode) -> int:
+def gpu_count(notebook: nbformat.NotebookNode) -> int:
     """The GPUs that a lesson asks for where it opens: 1, or what lesson(..., gpus=2) says."""
     asked = re.search(r"^lesson\(.*gpus=(\d+)", notebook.cells[1].source, re.MULTILINE)
     return int(asked[1]) if asked else 1
@@ -84,9 +84,10 @@ def gpus_of_lesson(notebook: nbformat.NotebookNode) -> int:
 
 def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording] = ()) -> str:
     """Where a recording comes from, in words, and which others there are of the lesson."""
-    about = as_text(about)
+    about = escape_about(about)
     too = "".join(
-        f" It was [recorded](../traces/README.md) on {gpus_in_words(as_text(one.about), gpus)} too."
+        " It was [recorded](../traces/README.md) on "
+        f"{gpus_in_words(escape_about(one.about), gpus)} too."
         for one in others
     )
     return (
@@ -98,7 +99,7 @@ def provenance(about: dict[str, Any], gpus: int = 1, others: Sequence[Recording]
     )
 
 
-def as_text(about: dict[str, Any]) -> dict[str, Any]:
+def escape_about(about: dict[str, Any]) -> dict[str, Any]:
     """What a recording says of itself, with its texts as Markdown that shows them as they are: it
     may be a stranger's.
     """
@@ -108,7 +109,7 @@ def as_text(about: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def link_traces(notebook: nbformat.NotebookNode, name: str, files: dict[str, str]) -> None:
+def add_trace_links(notebook: nbformat.NotebookNode, name: str, files: dict[str, str]) -> None:
     """Link each trace below the cell that records or reads it first; course.js adds a button."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     of_cell = {}
@@ -140,7 +141,7 @@ def fold_solutions(notebook: nbformat.NotebookNode, path: Path) -> None:
         names = re.findall(r"^def (\w+)\(", cell.source, re.MULTILINE)
         solutions |= dict.fromkeys(names, cell.source)
     for number, cell in reversed(list(enumerate(notebook.cells))):
-        asked = checked(cell.source) if cell.cell_type == "code" else []
+        asked = checks_in(cell.source) if cell.cell_type == "code" else []
         source = solutions.get(asked[-1][1]) if asked else None
         if source:
             after = notebook.cells[number + 1]

@@ -43,7 +43,7 @@ def code_of_notebook(text: str) -> str:
     return TransformerManager().transform_cell(text)
 
 
-def sources(commit: str) -> Iterator[tuple[PurePath, str]]:
+def sources_at(commit: str) -> Iterator[tuple[PurePath, str]]:
     """Yield path and text of each module and notebook of a commit."""
     packed = subprocess.check_output(["git", "archive", "--format=tar", commit], cwd=ROOT)
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
@@ -57,7 +57,7 @@ def sources(commit: str) -> Iterator[tuple[PurePath, str]]:
 def rooms(commit: str) -> Counter[str]:
     """Lines of code by top-level folder; solutions and answers to try checks with apart."""
     found: Counter[str] = Counter()
-    for path, text in sources(commit):
+    for path, text in sources_at(commit):
         room = path.parts[0] if len(path.parts) > 1 else "."
         if path.parts[:2] == ("notebooks", "solutions"):
             room = "notebooks/solutions"

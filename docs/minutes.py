@@ -29,7 +29,7 @@ def count_minutes(notebook: nbformat.NotebookNode) -> float:
     """The minutes of a notebook, with what its cells show, without its exercises."""
     cells = [cell for cell in code_cells(notebook) if cell.kind != "exercise"]
     words = len(re.findall(r"\S*\w\S*", prose(notebook)))
-    return words / WORDS + sum(map(_minutes, cells))
+    return words / WORDS + sum(map(_minutes_of_cell, cells))
 
 
 def prose(notebook: nbformat.NotebookNode) -> str:
@@ -38,16 +38,16 @@ def prose(notebook: nbformat.NotebookNode) -> str:
     return re.sub(r"^## Exercises.*?(?=^## |\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def _minutes(cell: CodeCell) -> float:
+def _minutes_of_cell(cell: CodeCell) -> float:
     """The minutes of a code cell with what it shows."""
-    shown = [_output_kind(output.get("data", {})) for output in cell.outputs]
+    shown = [_kind_and_lines(output.get("data", {})) for output in cell.outputs]
     looks = sum(kind in ("chart", "table") for kind, _ in shown)
     guesses = len(re.findall(r"^guess", cell.source, re.MULTILINE)) if cell.kind == "guess" else 0
     lines = len(cell.source.splitlines()) + sum(lines for _, lines in shown)
     return lines / LINES + LOOK * looks + GUESS * guesses
 
 
-def _output_kind(data):
+def _kind_and_lines(data):
     """What an output is ("chart", "table", "listing" or ""), and its lines of code."""
     html = "".join(data.get("text/html", ""))
     if "image/png" in data or "<svg" in html or "data-timeline" in html:

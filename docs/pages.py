@@ -11,15 +11,15 @@ from pathlib import Path
 
 import nbformat
 
-from course.lessons import PUZZLES, lesson_file, optional, title
+from course.lessons import PUZZLES, is_optional, lesson_file, title
 from course.paths import NOTEBOOKS, ROOT, lesson_name
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from course.touch.capture import animate_capture
 from docs.address import repository, where_to_ask
 from docs.lesson_page import page
 from docs.minutes import stated_minutes
 from docs.played import played, recorded_lessons
-from docs.readme import number
+from docs.readme import lesson_number
 from docs.search import GALLERY
 from helpers.trace import read_trace
 
@@ -51,7 +51,7 @@ def write_pages(folder: Path = SOURCE) -> None:
     for text in TEXTS:
         _write(folder / text, READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / text).read_text()))
     _write(folder / "notebooks/solutions/index.md", template("solutions"))
-    _write(folder / "api.md", api_pages())
+    _write(folder / "api.md", api_page())
     lessons = played(recorded_lessons())
     for path in [*lessons, *(path.parent / "solutions" / path.name for path in lessons)]:
         _write(folder / path.relative_to(ROOT), nbformat.writes(page(path, lessons.get(path))))
@@ -87,7 +87,7 @@ def front_page(readme: str) -> str:
 
 def animation_html() -> str:
     """The picture of eager, capture and replay that moves, as its lesson shows it."""
-    recording = recorded_lesson("capture_training_step")
+    recording = find_recording("capture_training_step")
     traces = {name: read_trace(recording.trace(name)) for name in ("eager", "whole_step")}
     return str(animate_capture(traces).data)
 
@@ -118,10 +118,10 @@ def site_contents() -> str:
 
 def side_bar_entry(path: Path) -> str:
     """A lesson's number, title and, but for the gallery, minutes: 0 · Start here · 16 min."""
-    facts = [str(number(path)), title(path)]
+    facts = [str(lesson_number(path)), title(path)]
     if lesson_name(path) != GALLERY:
         facts.append(f"{stated_minutes(path)}\N{NO-BREAK SPACE}min")
-    return " · ".join(facts + ["optional"] * optional(path))
+    return " · ".join(facts + ["optional"] * is_optional(path))
 
 
 def modules() -> list[str]:
@@ -130,7 +130,7 @@ def modules() -> list[str]:
     return [f"{file.parent.name}.{file.stem}" for file in files]
 
 
-def api_pages() -> str:
+def api_page() -> str:
     """The reference of every module of the rooms, from its docstrings."""
     rooms = "".join(f"- `{room}`: {what}\n" for room, what in ROOMS.items())
     sections = "\n".join(

@@ -16,7 +16,7 @@ from filelock import FileLock
 from course.files import replacing
 from course.lessons import lessons
 from course.paths import ROOT, TRACES, lesson_name
-from course.player import play_all
+from course.player import play_in_parallel
 from course.recordings.reached_code import ROOMS
 from exercises.unfinished import missing_recording
 
@@ -35,7 +35,7 @@ def played(paths: Iterable[Path]) -> dict[Path, nbformat.NotebookNode]:
     KEPT.mkdir(parents=True, exist_ok=True)
     with FileLock(KEPT / "lock"):
         if missing := [path for path, file in kept.items() if not file.exists()]:
-            for path, notebook in play_all(missing).items():
+            for path, notebook in play_in_parallel(missing).items():
                 for old in KEPT.glob(f"{lesson_name(path)}-*"):
                     old.unlink()
                 with replacing(kept[path]) as file:
@@ -48,11 +48,11 @@ def _state(path: Path) -> str:
     name = lesson_name(path)
     files = [path, *TRACES.glob(f"*/{name}.json")]
     digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(files)]
-    return hashlib.sha256("".join([*digests, _code()]).encode()).hexdigest()[:12]
+    return hashlib.sha256("".join([*digests, _hash_of_code()]).encode()).hexdigest()[:12]
 
 
 @cache
-def _code() -> str:
+def _hash_of_code() -> str:
     """A hash of the project's code, and of the versions that it runs with."""
     files = [file for room in ROOMS for file in (ROOT / room).rglob("*.*")]
     texts = [file.read_bytes() for file in sorted(files) if file.suffix != ".pyc"]

@@ -19,8 +19,8 @@ from PIL import Image
 from course.lessons import PUZZLES, lesson_file, title
 from course.machine import gpus_in_words
 from course.paths import ROOT, LessonError, lesson_name
-from course.recordings.recording import recorded_lesson
-from docs.lesson_page import as_text, gpus_of_lesson, is_folded, is_for_readers, without_styles
+from course.recordings.recording import find_recording
+from docs.lesson_page import escape_about, gpu_count, is_folded, is_for_readers, without_styles
 from docs.played import played, recorded_lessons
 from exercises.guesses import NO_GUESS
 
@@ -43,7 +43,7 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
     notebook: the lesson at path with its outputs.
     """
     name = lesson_name(path)
-    about = as_text(recorded_lesson(name).about)
+    about = escape_about(find_recording(name).about)
     charts: dict[str, bytes] = {}
     parts = []
     for cell in notebook.cells:
@@ -53,7 +53,7 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
         code = fenced(cell.source, "python")
         parts.append(FOLDED.format(code=code) if is_folded(cell) else code)
         for output in filter(is_for_readers, cell.outputs):
-            if (chart := picture(output)) is not None:
+            if (chart := picture_of_output(output)) is not None:
                 text, kind, content = chart
                 file = f"{name}_{len(charts) + 1}.{kind}"
                 charts[file] = content
@@ -61,19 +61,19 @@ def page(notebook: nbformat.NotebookNode, path: Path) -> tuple[str, dict[str, by
                 parts.append(f"![{text}](charts/{file})")
             elif text := as_markdown(output):
                 parts.append(text)
-    parts.append(next_lesson(path))
-    where = gpus_in_words(about, gpus_of_lesson(notebook))
+    parts.append(next_lesson_line(path))
+    where = gpus_in_words(about, gpu_count(notebook))
     said = ABOUT.format(gpus=where, name=path.name, torch=about["torch"], date=about["date"])
     return "\n\n".join([parts[0], said, *parts[1:]]).rstrip() + "\n", charts
 
 
-def next_lesson(path: Path) -> str:
+def next_lesson_line(path: Path) -> str:
     """The last line of a lesson's page; "" after the last lesson."""
     after = next((one for one in recorded_lessons() if one > path), None)
     return f"{NEXT}[{title(after)}]({after.stem}.md)." if after else ""
 
 
-def picture(output: nbformat.NotebookNode) -> tuple[str, str, bytes] | None:
+def picture_of_output(output: nbformat.NotebookNode) -> tuple[str, str, bytes] | None:
     """The picture of an output: its text, "png" or "svg", and its bytes; None if it shows none.
 
     Of a picture that moves, it is what stands where no script runs.
@@ -92,7 +92,7 @@ def as_markdown(output: nbformat.NotebookNode) -> str:
         return fenced(output.text.rstrip(), "text")
     html, plain = output.data.get("text/html", ""), output.data.get("text/plain", "")
     if "<table" in html:
-        return without_guesses(without_styles(html))
+        return without_guess_column(without_styles(html))
     if 'class="highlight"' in html:
         return fenced(plain.strip(), "python")
     if "text/markdown" in output.data:
@@ -102,7 +102,7 @@ def as_markdown(output: nbformat.NotebookNode) -> str:
     return fenced(plain.removeprefix(NO_GUESS), "text")
 
 
-def without_guesses(html: str) -> str:
+def without_guess_column(html: str) -> str:
     """A table without its first column if it holds guesses, because nobody has guessed here."""
     if "<th>your guess</th>" not in html:
         return html

@@ -15,10 +15,10 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 from course.commands.works_on import rows_as_markdown as works_on
-from course.lessons import by_parts, lesson_file, lessons, optional, title
+from course.lessons import by_parts, is_optional, lesson_file, lessons, title
 from course.paths import NOTEBOOKS, ROOT, lesson_name
 from course.progress import exercises
-from course.recordings.recording import recorded_lesson, recordings
+from course.recordings.recording import find_recording, recordings_of
 from docs.address import open_links, repository, where_to_ask
 from docs.minutes import first_screen_match, stated_minutes, write_minutes
 from docs.played import recorded_lessons
@@ -27,7 +27,7 @@ from exercises import unfinished
 from helpers.charts import cpu_gpu_chart
 from helpers.timing import compare, quartiles
 from helpers.trace import Trace, read_trace
-from trace_report.chart import draw as draw_traces
+from trace_report.chart import draw_trace_report as draw_traces
 
 README = ROOT / "README.md"
 LESSONS = ROOT / "docs/lessons.md"
@@ -45,7 +45,7 @@ REPORT = ROOT / "docs/static/trace_report.png"
 
 def headline() -> str:
     """What one graph saves on the reference GPU, in two sentences."""
-    one = recordings("start_here")[0]
+    one = recordings_of("start_here")[0]
     losses, timings = one.value("losses"), one.value("timings")
     equal = int((losses["eager"] == losses["whole-step graph"]).sum())
     host, step = (quartiles(timings, column)["median"] for column in ("host_us", "step_us"))
@@ -64,7 +64,7 @@ def quartile_table() -> str:
         "| step time, µs: eager | one graph | a step is |",
         "|---|---|---|---|---|---|",
     ]
-    for one in recordings("start_here"):
+    for one in recordings_of("start_here"):
         host, step, _, faster = compare(one.value("timings")).T.to_numpy()
         cells = [f"{one.about['gpu']}, torch {one.about['torch']}", *host, *step, faster[1]]
         lines.append(f"| {' | '.join(cells)} |")
@@ -76,14 +76,15 @@ def course_totals() -> str:
     by_part = parts()
     everything = [path for paths in by_part.values() for path in paths]
     asked = sum(len(exercises(path)) for path in everything)
-    failures = len(recorded_lesson(GALLERY).value("exhibits"))
+    failures = len(find_recording(GALLERY).value("exhibits"))
     evening = [lesson_file(name) for name in PATHS["have one evening"]]
     core = by_part[next(iter(by_part))]
     return (
-        f"- **One evening**, {hours(evening)}, takes you to a graph of your own training script. "
-        f"The core course takes {hours(core)}, everything {hours(everything)}.\n"
+        f"- **One evening**, {hours_of_lessons(evening)}, takes you to a graph of your own "
+        f"training script. The core course takes {hours_of_lessons(core)}, everything "
+        f"{hours_of_lessons(everything)}.\n"
         "- **No GPU needed.** Every lesson also plays what it measured on a real "
-        f"{short_gpu_name(recorded_lesson('start_here').about['gpu'])}.\n"
+        f"{short_gpu_name(find_recording('start_here').about['gpu'])}.\n"
         f"- **{asked} exercises, checked at once.** You write and repair captures yourself; a "
         "stand-in for CUDA graphs runs them on any CPU, and says what is wrong.\n"
         f"- **{failures} failures, each executed**, in a [gallery](read/"
@@ -91,9 +92,9 @@ def course_totals() -> str:
     )
 
 
-def hours(paths: list[Path]) -> str:
+def hours_of_lessons(paths: list[Path]) -> str:
     """The hours that lessons take, without and with their exercises; the gallery is looked up."""
-    times = [duration(path) for path in paths if lesson_name(path) != GALLERY]
+    times = [minutes_of_lesson(path) for path in paths if lesson_name(path) != GALLERY]
     reading, exercising = (sum(column) / 60 for column in zip(*times, strict=True))
     return f"{reading:.0f} hours ({reading + exercising:.0f} with all exercises)"
 
@@ -110,9 +111,9 @@ def path_table() -> str:
     for who, names in PATHS.items():
         every = with_prerequisites([lesson_file(name) for name in names])
         read = [path for path in every if lesson_name(path) in names]
-        own = [f"{number(path)} {lesson_link(path)}" for path in read]
-        before = [str(number(path)) for path in every if path not in read]
-        reading, exercising = map(sum, zip(*map(duration, every), strict=True))
+        own = [f"{lesson_number(path)} {lesson_link(path)}" for path in read]
+        before = [str(lesson_number(path)) for path in every if path not in read]
+        reading, exercising = map(sum, zip(*map(minutes_of_lesson, every), strict=True))
         cells = [who, ", ".join(own), ", ".join(before), reading, reading + exercising]
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
@@ -165,7 +166,7 @@ def eager_and_graph_medians() -> list[tuple[float, float, float]]:
     for path in lessons():
         if not re.search(r"from helpers\.model import .*make_optimizer", path.read_text()):
             continue
-        for one in recordings(lesson_name(path)):
+        for one in recordings_of(lesson_name(path)):
             for table in map(one.value, {name for cell in one.cells for name in cell.values}):
                 if not {"variant", "step_us"} <= set(getattr(table, "columns", [])):
                     continue
@@ -183,24 +184,24 @@ def lesson_list() -> str:
         lines += [f"## {part}", ""]
         for path in paths:
             promise = first_screen_match(path, "'After this lesson'", PROMISE)
-            facts = ["optional"] if optional(path) else []
+            facts = ["optional"] if is_optional(path) else []
             if lesson_name(path) != GALLERY:
-                reading, exercising = duration(path)
+                reading, exercising = minutes_of_lesson(path)
                 facts.append(f"{reading} minutes, and {exercising} for the exercises")
             if found := prerequisite_numbers(path):
                 facts.append(f"builds on {found}")
-            facts += recorded_on(path)
-            name = f"**{number(path)} [{title(path)}](../read/{path.stem}.md)**"
+            facts += recording_facts(path)
+            name = f"**{lesson_number(path)} [{title(path)}](../read/{path.stem}.md)**"
             lines += [f"{name}. After it you can {promise}.", "", f"*{'; '.join(facts)}.*", ""]
     return "\n".join(lines).rstrip()
 
 
-def number(path: Path) -> int:
+def lesson_number(path: Path) -> int:
     """A lesson's number: the one in its file's name."""
     return int(path.stem[:2])
 
 
-def duration(path: Path) -> tuple[int, int]:
+def minutes_of_lesson(path: Path) -> tuple[int, int]:
     """A lesson's minutes without its exercises, and those of its exercises."""
     exercising = first_screen_match(path, "'minutes of exercises'", EXERCISING)
     return stated_minutes(path), int(exercising)
@@ -213,10 +214,10 @@ def prerequisite_numbers(path: Path) -> str:
     return (" to " if found.startswith("all lessons from") else ", ").join(map(str, numbers))
 
 
-def recorded_on(path: Path) -> list[str]:
+def recording_facts(path: Path) -> list[str]:
     """The GPU memory of a lesson, and where and when it was recorded; [] if it was not yet."""
     gpus: dict[str, list[str]] = {}
-    for one in recordings(lesson_name(path)):
+    for one in recordings_of(lesson_name(path)):
         gpus.setdefault(one.about["date"], []).append(short_gpu_name(one.about["gpu"]))
     if not gpus:
         return []
@@ -230,17 +231,17 @@ def short_gpu_name(gpu: str) -> str:
     return re.sub(r" \d+GB.*", "", gpu.removeprefix("NVIDIA "))
 
 
-def first_chart() -> tuple[pd.DataFrame, dict[str, float]]:
+def first_chart_data() -> tuple[pd.DataFrame, dict[str, float]]:
     """What the picture shows: rounds of measure() and GPU busy times of the first lesson."""
     eager, graph = first_traces()
     traces = {"eager": eager, "whole-step graph": graph}
-    timings = recorded_lesson("start_here").value("timings")
+    timings = find_recording("start_here").value("timings")
     return timings, {name: trace.summary().gpu_busy_us for name, trace in traces.items()}
 
 
 def first_traces() -> list[Trace]:
     """The first lesson's traces of the eager step and of the graph."""
-    recording = recorded_lesson("start_here")
+    recording = find_recording("start_here")
     return [read_trace(recording.trace(name)) for name in ("eager", "whole_step_graph")]
 
 
@@ -254,7 +255,7 @@ def chart_metadata(timings: pd.DataFrame, busy_us: dict[str, float]) -> str:
 
 def draw(path: Path = PICTURE) -> None:
     """Draw the first lesson's chart into a PNG."""
-    chart = first_chart()
+    chart = first_chart_data()
     with matplotlib.rc_context({"savefig.dpi": 160, "savefig.facecolor": "white"}):
         step_us = quartiles(chart[0], "step_us")["median"]
         eager, graph = step_us["eager"], step_us["whole-step graph"]
@@ -269,7 +270,7 @@ def draw(path: Path = PICTURE) -> None:
 def draw_report(path: Path = REPORT) -> None:
     """Draw the report on the first lesson's two traces into a PNG."""
     traces = dict(zip(("eager", "graph"), first_traces(), strict=True))
-    draw_traces(traces, path, Description=chart_metadata(*first_chart()), Software=None)
+    draw_traces(traces, path, Description=chart_metadata(*first_chart_data()), Software=None)
 
 
 def badges() -> str:

@@ -15,7 +15,7 @@ from docs.search import GALLERY, SYNONYMS, questions
 INLINE = re.compile(r"\A\(\?([a-z]+)\)")
 
 
-def pattern(one: str | re.Pattern[str], flags: int = 0) -> list[str]:
+def js_regex(one: str | re.Pattern[str], flags: int = 0) -> list[str]:
     """A regular expression for JavaScript: its source and its flags."""
     source = one if isinstance(one, str) else one.pattern
     flags |= 0 if isinstance(one, str) else one.flags
@@ -31,29 +31,29 @@ def rules() -> dict[str, Any]:
     return {
         "entries": [entry(one) for one in causes.entries()],
         "complaints": [
-            {"title": one.title, "words": pattern(one.words, re.I), "causes": one.causes}
+            {"title": one.title, "words": js_regex(one.words, re.I), "causes": one.causes}
             for one in causes.complaints()
         ],
         "levels": causes.LEVELS,
         "undecided": causes.UNDECIDED,
         "near": causes.NEAR,
         "first": causes.FIRST,
-        "number": pattern(causes.NUMBER),
-        "before_number": pattern(causes.BEFORE_NUMBER),
+        "number": js_regex(causes.NUMBER),
+        "before_number": js_regex(causes.BEFORE_NUMBER),
         "consequence": causes.CONSEQUENCE,
-        "colour": pattern(causes.COLOUR),
+        "colour": js_regex(causes.COLOUR),
         "many": explain.NAMES_NO_CAUSE,
-        "named": pattern(similar_causes.NAMED),
-        "request": pattern(similar_causes.REQUEST),
+        "named": js_regex(similar_causes.NAMED),
+        "request": js_regex(similar_causes.REQUEST),
         "guessed": similar_causes.GUESSED,
-        "products": {name: pattern(sign, re.I) for name, sign in similar_causes.PRODUCTS.items()},
-        "weights": similar_causes.weights(),
+        "products": {name: js_regex(sign, re.I) for name, sign in similar_causes.PRODUCTS.items()},
+        "weights": similar_causes.word_weights(),
         "less": similar_causes.LESS,
         "least": similar_causes.LEAST,
-        "reported": pattern(similar_causes.REPORTED),
-        "fixed": pattern(similar_causes.FIXED),
-        "field": pattern(similar_causes.FIELD),
-        "no_error": pattern(similar_causes.NO_ERROR),
+        "reported": js_regex(similar_causes.REPORTED),
+        "fixed": js_regex(similar_causes.FIXED),
+        "field": js_regex(similar_causes.FIELD),
+        "no_error": js_regex(similar_causes.NO_ERROR),
         "typed": similar_causes.TYPED,
         "unclear": similar_causes.UNCLEAR,
         "told": explain.TOLD,
@@ -65,10 +65,10 @@ def entry(one: causes.CauseEntry) -> dict[str, Any]:
     """A cause, with its place as a pattern and the page about it: an exhibit, or a lesson."""
     lesson = GALLERY if one.exhibit else one.lesson
     page = f"notebooks/{lesson_file(lesson).stem}" if lesson else ""
-    place = pattern(one.place, re.I) if one.place else None
+    place = js_regex(one.place, re.I) if one.place else None
     unread = ("words", "heading", "index_note")
     told = {key: value for key, value in asdict(one).items() if key not in unread}
-    names = {"name": causes.standard_name(one), "names": explain.entry_title(one)}
+    names = {"name": causes.standard_cause_name(one), "names": explain.entry_title(one)}
     return told | names | {"place": place, "page": page, "more": explain.lesson_about(one)}
 
 

@@ -10,7 +10,7 @@ from course.paths import NOTEBOOKS, ROOT
 RELATIVE = re.compile(r'((?:href|src|data-content_root|action)=")(?![a-z]+:|[/#])([^"]*)"')
 
 
-def own_notebooks(html: Path) -> None:
+def copy_original_notebooks(html: Path) -> None:
     """Let the download button hand out the lesson as it is in the repository."""
     for path in [*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")]:
         source = html / "_sources" / path.relative_to(ROOT)
@@ -18,7 +18,7 @@ def own_notebooks(html: Path) -> None:
             shutil.copyfile(path, source)
 
 
-def error_page(html: Path, address: str) -> None:
+def fix_error_page_links(html: Path, address: str) -> None:
     """Let the links of 404.html begin at the site's root: it answers at addresses of any depth."""
     root = urlsplit(address).path.rstrip("/") + "/"
     page = html / "404.html"

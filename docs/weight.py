@@ -14,13 +14,13 @@ import pandas as pd
 from course.lessons import lessons as all_lessons
 from course.recordings.cells import code_cells
 from docs.lesson_page import is_folded
-from docs.lines import sources
+from docs.lines import sources_at
 from docs.minutes import STATED, prose
 
 GUESS = re.compile(r"^guess\w* =", re.MULTILINE)
 
 
-def weigh(notebook: nbformat.NotebookNode) -> dict[str, float]:
+def lesson_counts(notebook: nbformat.NotebookNode) -> dict[str, float]:
     """The counts of one lesson."""
     text = re.sub(r"`[^`]*`", "code", prose(notebook))
     words = len(re.findall(r"\S*\w\S*", re.sub(r"\]\([^)]*\)", "]", text)))
@@ -44,10 +44,10 @@ def weigh(notebook: nbformat.NotebookNode) -> dict[str, float]:
     }
 
 
-def lessons(commit: str = "") -> dict[str, nbformat.NotebookNode]:
+def lessons_at(commit: str = "") -> dict[str, nbformat.NotebookNode]:
     """The lessons by file stem, now or at a commit."""
     if commit:
-        found = [one for one in sources(commit) if one[0].match("notebooks/[0-9]*.ipynb")]
+        found = [one for one in sources_at(commit) if one[0].match("notebooks/[0-9]*.ipynb")]
         texts = {path.stem: text for path, text in found}
     else:
         texts = {path.stem: path.read_text() for path in all_lessons()}
@@ -55,5 +55,5 @@ def lessons(commit: str = "") -> dict[str, nbformat.NotebookNode]:
 
 
 if __name__ == "__main__":
-    rows = {stem: weigh(notebook) for stem, notebook in lessons(*sys.argv[1:2]).items()}
+    rows = {stem: lesson_counts(notebook) for stem, notebook in lessons_at(*sys.argv[1:2]).items()}
     print(pd.DataFrame.from_dict(rows, orient="index").to_string())

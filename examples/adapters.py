@@ -1,7 +1,7 @@
 """A linear layer with several LoRA adapters, of which each row of a batch uses its own.
 
     index = torch.zeros(rows, dtype=torch.long, device="cuda")  # the adapter of each row
-    layer = LoRALinear(layer, n_adapters=8, rank=16, index=index)
+    layer = MultiLoRALinear(layer, n_adapters=8, rank=16, index=index)
 
 The adapters are stacked in two tensors, and index is a tensor on the GPU. So one graph serves all
 adapters: a replay reads the new values of all three. Servers do the same with fused kernels:
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 
-class LoRALinear(nn.Module):
+class MultiLoRALinear(nn.Module):
     """base(x) + x @ A.mT @ B.mT, with A and B of each row's own adapter."""
 
     def __init__(self, base: nn.Linear, n_adapters: int, rank: int, index: Tensor | int) -> None:

@@ -2,7 +2,7 @@
 
     python examples/choose_api.py
 
-Replace build_step by your own training step. It needs a CUDA GPU and nothing but PyTorch.
+Replace make_step_and_batches by your own. It needs a CUDA GPU and nothing but PyTorch.
 """
 
 import json
@@ -27,7 +27,7 @@ WARM_UP, TIMED = 2, 5  # times through all batches
 ROUNDS = 5  # of TIMED times each
 
 
-def build_step() -> tuple[Callable[[torch.Tensor], torch.Tensor], list[torch.Tensor]]:
+def make_step_and_batches() -> tuple[Callable[[torch.Tensor], torch.Tensor], list[torch.Tensor]]:
     """Yours: a training step, and batches of all the shapes that it meets, on the GPU."""
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
@@ -42,7 +42,7 @@ def build_step() -> tuple[Callable[[torch.Tensor], torch.Tensor], list[torch.Ten
     return step, list(torch.randn(5, 64, 512, device="cuda"))
 
 
-def ask(step: Callable, batches: Sequence) -> dict[str, float]:
+def ask_trace(step: Callable, batches: Sequence) -> dict[str, float]:
     """Run a step on each batch, to time it and for the trace: five numbers, and the step time.
 
     The step time is the median of ROUNDS, in µs, with its quartiles q1 and q3. A batch is a tensor,
@@ -50,10 +50,10 @@ def ask(step: Callable, batches: Sequence) -> dict[str, float]:
     """
     calls = [batch if isinstance(batch, tuple) else (batch,) for batch in batches]
     for _ in range(WARM_UP):
-        run(step, calls)
+        run_marked_steps(step, calls)
     rounds_us = [time_step(step, calls) for _ in range(ROUNDS)]
     q1, median, q3 = quantiles(rounds_us, n=4, method="inclusive")
-    found = answers(trace_events(step, calls), median)
+    found = trace_numbers(trace_events(step, calls), median)
     return found | {"step_us": round(median), "q1": round(q1), "q3": round(q3)}
 
 
@@ -62,12 +62,12 @@ def time_step(step: Callable, calls: Sequence[tuple]) -> float:
     torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(TIMED):
-        run(step, calls)
+        run_marked_steps(step, calls)
     torch.cuda.synchronize()
     return 1e6 * (time.perf_counter() - start) / TIMED / len(calls)
 
 
-def run(step: Callable, calls: Sequence[tuple]) -> None:
+def run_marked_steps(step: Callable, calls: Sequence[tuple]) -> None:
     """Take a step on each batch, marked for the trace."""
     for call in calls:
         with record_function(MARK):
@@ -78,7 +78,7 @@ def trace_events(step: Callable, calls: Sequence[tuple]) -> list[dict]:
     """The events of a profiler trace of a step on each batch."""
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         step(*calls[0])  # not marked: the profiler's first step is slower
-        run(step, calls)
+        run_marked_steps(step, calls)
         torch.cuda.synchronize()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
@@ -86,7 +86,7 @@ def trace_events(step: Callable, calls: Sequence[tuple]) -> list[dict]:
         return json.loads(path.read_text())["traceEvents"]
 
 
-def answers(events: list[dict], step_us: float) -> dict[str, float]:
+def trace_numbers(events: list[dict], step_us: float) -> dict[str, float]:
     """Five numbers, averaged over the marked steps. step_us: a step without the profiler.
 
     The GPU works on one stream, and no step is a graph yet. The profiler slows the CPU, so the
@@ -94,7 +94,7 @@ def answers(events: list[dict], step_us: float) -> dict[str, float]:
     capturable check` does. Raises ValueError if a step launched no GPU work.
     """
     marks = [event for event in events if event.get("cat") in RANGES and event["name"] == MARK]
-    steps = [read_step(events, mark) for mark in marks]
+    steps = [summarize_step(events, mark) for mark in marks]
     if not steps or not all(step["gradients_us"] for step in steps):
         raise ValueError("A marked step launched no GPU work: profile on a CUDA GPU.")
     mean = {name: sum(step[name] for step in steps) / len(steps) for name in NUMBERS}
@@ -107,7 +107,7 @@ def answers(events: list[dict], step_us: float) -> dict[str, float]:
     }
 
 
-def read_step(events: list[dict], mark: dict) -> dict:
+def summarize_step(events: list[dict], mark: dict) -> dict:
     """What happened in one marked step: times in µs, the share of it before the first launch, the
     number of waits after that launch, the last one of the step included, and what was launched.
     """
@@ -128,7 +128,7 @@ def read_step(events: list[dict], mark: dict) -> dict:
         "optimizer_us": _total(updates),
         "before": (begins[0] - mark["ts"]) / mark["dur"],
         "waits": sum(wait["ts"] > begins[0] for wait in waits),
-        "launched": tuple(sorted(map(_shape, work))),
+        "launched": tuple(sorted(map(_launch_signature, work))),
     }
 
 
@@ -157,14 +157,14 @@ def _total(events):
     return sum(event["dur"] for event in events)
 
 
-def _shape(event):
+def _launch_signature(event):
     args = event["args"]
     return f"{event['name']} {args.get('grid')} {args.get('bytes')}"
 
 
 def main() -> None:
     """Ask the trace and print the advice."""
-    found = ask(*build_step())
+    found = ask_trace(*make_step_and_batches())
     print({name: round(number, 2) for name, number in found.items()})
     print(advise(found))
 

@@ -24,15 +24,15 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.profiler import profile, schedule
 
-from examples.split_decoder import join
-from examples.train_ddp import WARMUP, capture, make_batches, make_model
+from examples.split_decoder import join_group
+from examples.train_ddp import WARMUP, capture_train_step, make_batches, make_model
 
 VARIANTS = [
     f"{model}, {step}" for model in ("DDP", "FSDP2", "one GPU") for step in ("eager", "graph")
 ]
 
 
-def build(variant: str) -> nn.Module:
+def build_parallel_model(variant: str) -> nn.Module:
     """The model of train_ddp.py, wrapped as the variant says."""
     model = make_model()
     if variant.startswith("DDP"):
@@ -85,7 +85,7 @@ def time_steps(steps: dict[str, Callable], batch: tuple[Tensor, Tensor]) -> list
     return rows
 
 
-def record(step: Callable, batch: tuple[Tensor, Tensor], file: Path) -> None:
+def save_profile(step: Callable, batch: tuple[Tensor, Tensor], file: Path) -> None:
     """Profile three steps after three of warm-up, into a gzipped trace."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with profile(schedule=schedule(wait=0, warmup=3, active=3, repeat=1)) as profiler:
@@ -109,11 +109,11 @@ def compare(variants: Sequence[str], stream: torch.cuda.Stream, traces: Path | N
     alive = []  # a graph holds addresses only
     trained = {}
     for variant in variants:
-        model = build(variant)
+        model = build_parallel_model(variant)
         step = make_step(model)
         losses = [step(*batch) for batch in batches[:WARMUP]]
         if variant.endswith("graph"):
-            graph, replay = capture(step, *batches[WARMUP], stream)
+            graph, replay = capture_train_step(step, *batches[WARMUP], stream)
             alive.append((graph, step))
             step = replay
         losses += [step(*batch) for batch in batches[WARMUP:]]
@@ -123,7 +123,9 @@ def compare(variants: Sequence[str], stream: torch.cuda.Stream, traces: Path | N
 
     if traces:
         for name in ("eager", "graph"):
-            record(steps[f"DDP, {name}"], batches[0], traces / f"{name}_{dist.get_rank()}.json.gz")
+            save_profile(
+                steps[f"DDP, {name}"], batches[0], traces / f"{name}_{dist.get_rank()}.json.gz"
+            )
     for graph, _ in alive:
         graph.reset()  # before the group of ranks ends
     return {"trained": trained, "times": times}
@@ -137,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     torch.set_float32_matmul_precision("high")  # matrix products in TF32
-    join()
+    join_group()
     side_stream = torch.cuda.Stream()
     with torch.cuda.stream(side_stream):
         found = compare([args.only] if args.only else VARIANTS, side_stream, args.traces)

@@ -25,7 +25,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 from examples import small_llama
 from examples.decoder import Config, Decoder
-from examples.split_decoder import DecodeGraph, join, nccl, own_rows, sections, split
+from examples.split_decoder import DecodeGraph, join_group, nccl_sum, own_rows, part_sizes, split
 
 SIZES = {"1B": Config(), "8B": Config(dim=4096, hidden_dim=14336)}  # Llama 3.2 1B, Llama 3 8B
 DEPTHS = [("1B", 2), ("1B", 4), ("1B", 16), ("8B", 2), ("8B", 4)]  # blocks of which steps are timed
@@ -44,7 +44,7 @@ def parallelize(model: Decoder, n: int) -> None:
     mesh = init_device_mesh("cuda", (n,))
     for block in model.blocks:
         linears = block.attention.qkv, block.feed_forward.gate_up
-        for linear, sizes in zip(linears, sections(block), strict=True):
+        for linear, sizes in zip(linears, part_sizes(block), strict=True):
             shares = [own_rows(linear.weight, sizes, rank, n) for rank in range(n)]
             linear.weight.copy_(torch.cat(shares))  # sorted by rank
         parallelize_module(block, mesh, PLAN)
@@ -53,7 +53,7 @@ def parallelize(model: Decoder, n: int) -> None:
     model.requires_grad_(False)
 
 
-def one_shot(size: int, dtype: torch.dtype = torch.bfloat16) -> Callable:
+def one_shot_all_reduce(size: int, dtype: torch.dtype = torch.bfloat16) -> Callable:
     """An all-reduce of so many numbers through symmetric memory."""
     # alpha: the module has a private name
     import torch.distributed._symmetric_memory as symm_mem
@@ -76,7 +76,7 @@ def no_all_reduce(x: Tensor) -> Tensor:
     return x
 
 
-def load(size: str, n_layers: int) -> tuple[Decoder, Config]:
+def load_decoder(size: str, n_layers: int) -> tuple[Decoder, Config]:
     """The trained model, or one of SIZES with random weights, in bfloat16 on one GPU."""
     if size == "trained":
         return small_llama.load("model", "cuda", torch.bfloat16)
@@ -86,20 +86,20 @@ def load(size: str, n_layers: int) -> tuple[Decoder, Config]:
 
 def decode_graph(size: str, n_layers: int, method: str) -> DecodeGraph:
     """The decode step of this rank, captured."""
-    model, config = load(size, n_layers)
+    model, config = load_decoder(size, n_layers)
     world_size = 1 if method == "one GPU" else dist.get_world_size()
     if method == "parallelize_module":
         parallelize(model, world_size)
     else:
-        all_reduce = nccl if method == "NCCL" else no_all_reduce
+        all_reduce = nccl_sum if method == "NCCL" else no_all_reduce
         if method == "one-shot":
-            all_reduce = one_shot(config.dim)
+            all_reduce = one_shot_all_reduce(config.dim)
         split(model, dist.get_rank() % world_size, world_size, all_reduce)
     config = replace(config, n_kv_heads=config.n_kv_heads // world_size)
     return DecodeGraph(model, config)
 
 
-def quartiles(step: Callable, calls: int, rounds: int = 12) -> list[float]:
+def time_quartiles(step: Callable, calls: int, rounds: int = 12) -> list[float]:
     """25%, 50% and 75% of the µs per call: rounds of four steps, each of so many calls."""
     times = []
     for _ in range(2 + rounds):
@@ -117,7 +117,10 @@ def time_all_reduces() -> list[tuple]:
     """Rows of KiB, method, and the quartiles of the µs of an all-reduce, of 32 in a graph."""
     rows = []
     for kib in (4, 8, 128, 1024, 16384):
-        for name, all_reduce in {"NCCL": nccl, "one-shot": one_shot(512 * kib)}.items():
+        for name, all_reduce in {
+            "NCCL": nccl_sum,
+            "one-shot": one_shot_all_reduce(512 * kib),
+        }.items():
             x = torch.ones(512 * kib, device="cuda", dtype=torch.bfloat16)
             total = all_reduce(x.clone())
             if not (total == dist.get_world_size()).all():
@@ -127,7 +130,7 @@ def time_all_reduces() -> list[tuple]:
             with torch.cuda.graph(graph):
                 for _ in range(32):
                     all_reduce(x)
-            rows.append((kib, name, *quartiles(graph.replay, calls=32)))
+            rows.append((kib, name, *time_quartiles(graph.replay, calls=32)))
     return rows
 
 
@@ -139,7 +142,7 @@ def time_tokens(decoder: DecodeGraph) -> list[float]:
         for _ in range(16):
             decoder.graph.replay()
 
-    return quartiles(decode, calls=16)
+    return time_quartiles(decode, calls=16)
 
 
 def time_decoding() -> list[tuple]:
@@ -167,7 +170,7 @@ def compare_logits() -> dict[str, dict[str, dict]]:
     """How far each method's logits are from one GPU's in float32, by model and method."""
     found: dict[str, dict[str, dict]] = {}
     for size, n_layers in COMPARED:
-        model, config = load(size, n_layers)
+        model, config = load_decoder(size, n_layers)
         exact = logits_of(DecodeGraph(model.float(), config))
         del model
         logits = {method: logits_of(decode_graph(size, n_layers, method)) for method in METHODS}
@@ -192,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = ArgumentParser()
     parser.add_argument("task", choices=TASKS)
     args = parser.parse_args(argv)
-    join()
+    join_group()
     found = TASKS[args.task]()
     if dist.get_rank() == 0:
         print(json.dumps({args.task: found}), flush=True)

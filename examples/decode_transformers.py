@@ -42,7 +42,7 @@ def ended(made: list[Tensor], eos_token_id: int | None) -> bool:
 
 
 @torch.no_grad()
-def graphed(model: Any, batch_size: int, max_cache_len: int) -> Callable[..., Tensor]:
+def make_graphed_generate(model: Any, batch_size: int, max_cache_len: int) -> Callable[..., Tensor]:
     """A function (prompt, max_new_tokens, eos_token_id) that returns new tokens, (B, n)."""
     cache = static_cache(model, max_cache_len)
     tokens = torch.zeros(batch_size, 1, dtype=torch.int64, device="cuda")
@@ -87,7 +87,7 @@ def graphed(model: Any, batch_size: int, max_cache_len: int) -> Callable[..., Te
 def main() -> None:
     """Decode two batches, and compare with the model's own generate."""
     model = build_model()
-    generate = graphed(model, batch_size=2, max_cache_len=128)
+    generate = make_graphed_generate(model, batch_size=2, max_cache_len=128)
     for length in (20, 12):
         prompt = torch.randint(512, (2, length), device="cuda")
         expected = model.generate(prompt, max_new_tokens=20, do_sample=False)[:, length:]

@@ -72,7 +72,7 @@ class ExpertParallel(MoE):
         self.up = self.up.chunk(dist.get_world_size())[dist.get_rank()].clone()
         self.down = self.down.chunk(dist.get_world_size())[dist.get_rank()].clone()
 
-    def by_rank(self, buffer: Tensor) -> Tensor:
+    def view_by_rank(self, buffer: Tensor) -> Tensor:
         """A buffer of capacity rows for each expert as (ranks, n_mine, capacity, n_embd)."""
         return buffer.view(-1, len(self.up), self.capacity, N_EMBD)
 
@@ -94,7 +94,7 @@ class ExpertParallel(MoE):
 
     def run_on_their_ranks(self, buffer: Tensor) -> Tensor:
         """The experts' results for a buffer, as by_rank has it, whichever rank holds the expert."""
-        rows = exchange(self.by_rank(buffer))  # 3. equal parts for all ranks
+        rows = exchange(self.view_by_rank(buffer))  # 3. equal parts for all ranks
         rows = rows.transpose(0, 1).flatten(1, 2)  # (n_mine, ranks * capacity, n_embd)
         y = self.run_experts(rows)
         y = y.unflatten(1, (-1, self.capacity)).transpose(0, 1)  # (ranks, n_mine, capacity, n_embd)
@@ -128,7 +128,7 @@ def microseconds(graph: torch.cuda.CUDAGraph, replays: int = 20, rounds: int = 5
     return round(median(times), 1)
 
 
-def report(capacity: int) -> None:
+def compare_with_one_gpu(capacity: int) -> None:
     """Compare five batches of this rank with one GPU, and time the layer and its parts."""
     one_gpu, layer = MoE(), ExpertParallel(capacity)
     torch.manual_seed(1 + dist.get_rank())
@@ -144,7 +144,7 @@ def report(capacity: int) -> None:
         line["tokens with room"] += has_room.sum().item()
         line["equal"] += (y == one_gpu(x)).all(1)[has_room].sum().item()
 
-    parts = layer.by_rank(x.new_ones(N_EXPERT, capacity, N_EMBD))
+    parts = layer.view_by_rank(x.new_ones(N_EXPERT, capacity, N_EMBD))
     exchanges, _ = capture(lambda parts: exchange(exchange(parts)), parts)
     rows = parts.transpose(0, 1).flatten(1, 2)
     products, _ = capture(layer.run_experts, rows)
@@ -162,7 +162,7 @@ def main() -> None:
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
     for capacity in CAPACITIES:
-        report(capacity)
+        compare_with_one_gpu(capacity)
     dist.destroy_process_group()
     faulthandler.cancel_dump_traceback_later()
 

@@ -96,7 +96,7 @@ class Training:
         main.wait_stream(side)
 
 
-def pool_mib(step: Callable, x: Tensor) -> float:
+def measure_pool_mib(step: Callable, x: Tensor) -> float:
     """The MiB of a private pool in which a step is captured, its results alive."""
     side = torch.cuda.Stream()
     warm_up = torch.cuda.Stream()
@@ -114,14 +114,14 @@ def pool_mib(step: Callable, x: Tensor) -> float:
     return sum(segment["total_size"] for segment in segments) / 2**20
 
 
-def measure() -> dict[str, float]:
+def measure_pools() -> dict[str, float]:
     """The MiB of the pool, by what was captured in it."""
     x = torch.ones(WIDTH, WIDTH, device="cuda")
     mib = {}
     for step in (one_at_a_time, kept, growing, recorded_on_a_stream, waited_for):
-        mib[step.__name__] = pool_mib(step, x)
+        mib[step.__name__] = measure_pool_mib(step, x)
     for name in ("new_gradients", "dropped_inside", "gradients_outside", "on_another_stream"):
-        mib[name] = pool_mib(getattr(Training(), name), x)
+        mib[name] = measure_pool_mib(getattr(Training(), name), x)
     return mib
 
 
@@ -139,5 +139,5 @@ def by_setting() -> dict[str, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    for name, mib in measure().items():
+    for name, mib in measure_pools().items():
         print(f"{mib:6.0f} MiB  {name}")

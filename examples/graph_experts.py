@@ -67,7 +67,7 @@ def graphed(step: Callable, *samples: Tensor) -> Callable:
 
 
 @torch.no_grad()
-def wrong_tokens(batches: list[Tensor]) -> list[int]:
+def count_wrong(batches: list[Tensor]) -> list[int]:
     """How many tokens of each batch a replay computes differently from the loop, bit for bit.
 
     Weights and tokens are whole numbers, and most weights are zero, so no product rounds.
@@ -111,7 +111,7 @@ def main() -> None:
     """Test the layer exactly, then train with and without a graph."""
     torch.manual_seed(0)
     whole = [torch.randint(-1, 2, (2048, 1024), device="cuda").bfloat16() for _ in range(3)]
-    print("wrong tokens:", wrong_tokens(whole))
+    print("wrong tokens:", count_wrong(whole))
     batches = list(torch.randn(8, 2, 2048, 1024, device="cuda").bfloat16())
     print("losses as in eager:", train(batches, True) == train(batches, False))
 

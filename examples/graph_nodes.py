@@ -84,7 +84,7 @@ def rows_of(graph: torch.cuda.CUDAGraph) -> list[dict[str, str | int]]:
     return [describe(node) for node in nodes_of(graph)]
 
 
-def parameters_of(node: Any) -> list[bytes]:
+def kernel_parameters_of(node: Any) -> list[bytes]:
     """The parameters of a kernel, each as bytes."""
     p, sizes = ask("cuGraphKernelNodeGetParams", node)[0], []
     with suppress(RuntimeError):  # there is none behind the last
@@ -117,13 +117,13 @@ def typed_edges_of(graph: torch.cuda.CUDAGraph) -> list[list]:
     )
 
 
-def numbers_of(node: Any) -> dict[str, str]:
+def scalar_parameters_of(node: Any) -> dict[str, str]:
     """The parameters of a kernel that are single numbers: those of two to four bytes. Longer ones
     may be addresses; one byte may be an empty C++ object, which nobody writes.
 
     {"3": "cdccccbd"}: parameter 3 is these bytes, in hexadecimal digits.
     """
-    values = parameters_of(node)
+    values = kernel_parameters_of(node)
     return {str(place): value.hex() for place, value in enumerate(values) if 1 < len(value) <= 4}
 
 
@@ -131,7 +131,7 @@ def definition_of(graph: torch.cuda.CUDAGraph) -> dict[str, list]:
     """The nodes of a graph, with the numbers of kernels, and its typed edges; JSON can hold it."""
     nodes = []
     for node, row in zip(nodes_of(graph), rows_of(graph), strict=True):
-        numbers = numbers_of(node) if row["kind"] == "kernel" else {}
+        numbers = scalar_parameters_of(node) if row["kind"] == "kernel" else {}
         nodes.append({**row, "numbers": numbers})
     return {"nodes": nodes, "edges": typed_edges_of(graph)}
 
@@ -157,8 +157,8 @@ def differences(old: dict[str, list], new: dict[str, list]) -> list[str]:
     numbers. If both have the same nodes, "edge" names an edge of only one of them. Addresses are
     not compared: they differ between any two captures.
     """
-    old_names = [_name(node) for node in old["nodes"]]
-    new_names = [_name(node) for node in new["nodes"]]
+    old_names = [_short_name(node) for node in old["nodes"]]
+    new_names = [_short_name(node) for node in new["nodes"]]
     matcher = SequenceMatcher(None, old_names, new_names, autojunk=False)
     lines = []
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
@@ -171,18 +171,18 @@ def differences(old: dict[str, list], new: dict[str, list]) -> list[str]:
             if changed:
                 lines.append(f"~ {row} {new_names[row][:WIDTH]}: {changed}")
     if old_names == new_names:
-        lines += _edges_of_one(old, new, "old") + _edges_of_one(new, old, "new")
+        lines += _edges_only_in_one(old, new, "old") + _edges_only_in_one(new, old, "new")
     return lines
 
 
-def _edges_of_one(graph, other, name):
+def _edges_only_in_one(graph, other, name):
     """The edges that graph, of this name, has and the other one has not."""
     known = {tuple(edge) for edge in other["edges"]}
     edges = [edge for edge in graph["edges"] if tuple(edge) not in known]
     return [f"edge of {name} only: {one} -> {two}, {kind}" for one, two, kind in edges]
 
 
-def _name(node):
+def _short_name(node):
     """A kernel's name without the namespaces that most of them share, or a node's kind and size."""
     if node["kind"] != "kernel":
         return f"{node['kind']} {node['bytes']} bytes" if node["bytes"] else node["kind"]
@@ -198,13 +198,13 @@ def _changed(before, after):
         if before[what] != after[what]
     ]
     for place in sorted(before["numbers"].keys() | after["numbers"].keys(), key=int):
-        one, other = (_number(node["numbers"].get(place, "")) for node in (before, after))
+        one, other = (_hex_to_number(node["numbers"].get(place, "")) for node in (before, after))
         if one != other:
             words.append(f"parameter {place}: {one} -> {other}")
     return ", ".join(words)
 
 
-def _number(digits):
+def _hex_to_number(digits):
     """Bytes as a number: a float if they make one of ordinary size, else an integer."""
     data = bytes.fromhex(digits)
     if len(data) == 4:

@@ -57,11 +57,11 @@ class GraphedModule(Module):
 
     def training_step(self, batch: Tensor, batch_index: int) -> None:
         """Train on one batch, the update included."""
-        self.losses.append(self._graphed_step(batch))
+        self.losses.append(self._run_graphed_step(batch))
         self.optimizers().step()  # 4. updates nothing, but Lightning counts its steps by it
         self.lr_schedulers().step()  # 5
 
-    def _graphed_step(self, batch: Tensor) -> Tensor:
+    def _run_graphed_step(self, batch: Tensor) -> Tensor:
         if self.calls == 0:
             self.graph = torch.cuda.CUDAGraph()
             self.static_batch = batch.clone()

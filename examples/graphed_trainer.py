@@ -64,7 +64,7 @@ class GraphedTrainer(Trainer):
         return loss.detach()
 
 
-class Schedule(LambdaLR):
+class LambdaLRWithoutSync(LambdaLR):
     """LambdaLR whose last rate is a number: the Trainer reads it after each step."""
 
     def get_last_lr(self) -> list[float]:
@@ -86,7 +86,7 @@ def train(trainer_class: type[Trainer], steps: int = 30) -> list[float]:
     model = LlamaForCausalLM(config).cuda()
     lr = torch.tensor(LEARNING_RATE, device="cuda")  # 5
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True, capturable=True)  # 6
-    scheduler = Schedule(optimizer, lambda step: 0.99**step)
+    scheduler = LambdaLRWithoutSync(optimizer, lambda step: 0.99**step)
 
     texts = torch.randint(config.vocab_size, (16 * BATCH_SIZE + 2, LENGTH))
     arguments = TrainingArguments(

@@ -115,7 +115,7 @@ class Training:
                 f"{ms:.1f} | lm loss: {losses.mean():.6f}"
             )
 
-    def parameters(self) -> list[Tensor]:
+    def parameter_copies(self) -> list[Tensor]:
         """Copies of all parameters of this rank."""
         return [weight.detach().clone() for chunk in self.model for weight in chunk.parameters()]
 
@@ -291,7 +291,7 @@ def forward_step(data_iterator: Iterator, model: nn.Module) -> tuple[Tensor, Cal
     return model(**next(data_iterator), attention_mask=None), loss_func
 
 
-def report(rank: int, losses: Tensor, parameters: list[Tensor]) -> None:
+def print_losses_and_checksum(rank: int, losses: Tensor, parameters: list[Tensor]) -> None:
     """Print losses and a checksum of the weights, the sum of their bits as integers."""
     values = " ".join(f"{loss:.6f}" for loss in losses.flatten().tolist())
     bits = [weight.view(torch.int16).sum() for weight in parameters]
@@ -303,7 +303,7 @@ def main() -> None:
     """Train as the command line says, and report."""
     training = Training(" ".join(sys.argv[1:]))
     training.train()
-    report(training.args.rank, training.losses, training.parameters())
+    print_losses_and_checksum(training.args.rank, training.losses, training.parameter_copies())
     torch.distributed.barrier()
     sys.stdout.flush()
     os._exit(0)  # at once: the process groups would wait for the graphs

@@ -1,6 +1,7 @@
 """The training of train_mlp.py, one step a call, eager and with its graph, to compare the two:
 
-python -m capturable compare examples/mlp_step.py:eager examples/mlp_step.py:graphed
+python -m capturable compare examples/mlp_step.py:make_eager_step \
+    examples/mlp_step.py:make_graphed_step
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from examples.train_mlp import GraphedStep, make_loaders, make_model
 
 
-def eager(graph: Callable = lambda step: step) -> tuple:
+def make_eager_step(graph: Callable = lambda step: step) -> tuple:
     """A step with its scheduler, and four batches."""
     train_loader, _ = make_loaders()
     model = make_model(width=64)
@@ -41,6 +42,6 @@ def eager(graph: Callable = lambda step: step) -> tuple:
     return step, *batches
 
 
-def graphed() -> tuple:
+def make_graphed_step() -> tuple:
     """The same with the step in a graph."""
-    return eager(GraphedStep)
+    return make_eager_step(GraphedStep)

@@ -57,7 +57,7 @@ def run(layers: dict, batches: list[Tensor], order: list, recipe: Recipe | None)
                 hidden[microbatch].backward(received[microbatch].grad)
 
 
-def difference(captured: list, recipe: Recipe | None = None) -> float:
+def measure_gradient_error(captured: list, recipe: Recipe | None = None) -> float:
     """How far the gradients of INTERLEAVED are from eager: the norm of the difference over the
     norm of the eager gradient.
     """
@@ -78,9 +78,9 @@ def difference(captured: list, recipe: Recipe | None = None) -> float:
 def main() -> list[float]:
     """Print the three differences, and return them."""
     found = [
-        difference(INTERLEAVED),
-        difference(INTERLEAVED, DelayedScaling()),
-        difference(ONE_IN_FLIGHT),
+        measure_gradient_error(INTERLEAVED),
+        measure_gradient_error(INTERLEAVED, DelayedScaling()),
+        measure_gradient_error(ONE_IN_FLIGHT),
     ]
     names = ("bf16", "FP8", "bf16, captured with one in flight")
     for name, one in zip(names, found, strict=True):

@@ -3,9 +3,10 @@
     torchrun --standalone --nproc-per-node=2 -m examples.overlap_ddp
     torchrun --standalone --nproc-per-node=2 -m examples.overlap_ddp --traces FOLDER
 
-"times" holds rows of setting, host µs and step µs; "traced" what helpers.ranks.per_rank finds in a
-profiled step, a number for each rank; "losses" those of the graph's training. Each setting is timed
-eagerly and as a graph. --traces keeps the traces of the graph that all-reduces on its own stream.
+"times" holds rows of setting, host µs and step µs; "traced" what helpers.ranks.gpu_times_per_rank
+finds in a profiled step, a number for each rank; "losses" those of the graph's training. Each
+setting is timed eagerly and as a graph. --traces keeps the traces of the graph that all-reduces on
+its own stream.
 """
 
 import json
@@ -19,10 +20,10 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from examples.compare_ddp import make_step, record, time_steps
-from examples.split_decoder import join
-from examples.train_ddp import WARMUP, capture, make_batches, make_model
-from helpers.ranks import per_rank, read_ranks
+from examples.compare_ddp import make_step, save_profile, time_steps
+from examples.split_decoder import join_group
+from examples.train_ddp import WARMUP, capture_train_step, make_batches, make_model
+from helpers.ranks import gpu_times_per_rank, read_ranks
 
 OWN_STREAM = "hook with its own stream"
 LEGACY = "nccl-legacy"  # from torch 2.15 on: the backend that was "nccl" before
@@ -52,7 +53,7 @@ def all_reduce_on(
     return future
 
 
-def build(setting: str) -> DDP:
+def build_ddp_model(setting: str) -> DDP:
     """The model of train_ddp.py, under DDP with this setting."""
     group = dist.new_group(backend=LEGACY) if setting == LEGACY else None
     model = DDP(make_model(), process_group=group, **SETTINGS[setting])
@@ -63,7 +64,7 @@ def build(setting: str) -> DDP:
     return model
 
 
-def compare(stream: torch.cuda.Stream, traces: Path | None) -> dict:
+def compare_settings(stream: torch.cuda.Stream, traces: Path | None) -> dict:
     """Train with each setting, eagerly and as a graph; time the steps, then profile them."""
     batches = make_batches(dist.get_rank())
     del batches[13]  # the bad one
@@ -73,11 +74,11 @@ def compare(stream: torch.cuda.Stream, traces: Path | None) -> dict:
     for setting in SETTINGS:
         if setting == LEGACY and torch.__version__ < "2.15":
             continue
-        eager, step = make_step(build(setting)), make_step(build(setting))
+        eager, step = make_step(build_ddp_model(setting)), make_step(build_ddp_model(setting))
         for batch in batches[:WARMUP]:
             eager(*batch)
             step(*batch)
-        graph, replay = capture(step, *batches[WARMUP], stream)
+        graph, replay = capture_train_step(step, *batches[WARMUP], stream)
         alive.append((graph, step))
         losses[setting] = [replay(*batch).item() for batch in batches[WARMUP:]]
         steps |= {f"{setting}: eager": eager, f"{setting}: graph": replay}
@@ -91,9 +92,9 @@ def compare(stream: torch.cuda.Stream, traces: Path | None) -> dict:
         if traces and name == f"{OWN_STREAM}: graph":
             folder = traces
         files = [folder / f"overlap_{rank}.json.gz" for rank in range(dist.get_world_size())]
-        record(step, batches[0], files[dist.get_rank()])
+        save_profile(step, batches[0], files[dist.get_rank()])
         dist.barrier()
-        traced[name] = per_rank({name: read_ranks(files)}).to_dict("list")
+        traced[name] = gpu_times_per_rank({name: read_ranks(files)}).to_dict("list")
     for graph, _ in alive:
         graph.reset()  # before the group of ranks ends
     return {"times": times, "traced": traced, "losses": losses}
@@ -106,10 +107,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     torch.set_float32_matmul_precision("high")  # matrix products in TF32
-    join()
+    join_group()
     side_stream = torch.cuda.Stream()
     with torch.cuda.stream(side_stream):
-        found = compare(side_stream, args.traces)
+        found = compare_settings(side_stream, args.traces)
     if dist.get_rank() == 0:
         print(json.dumps(found), flush=True)
     dist.destroy_process_group()

@@ -71,7 +71,7 @@ def graphed(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
     return encode
 
 
-def results(encode: Callable, batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[Tensor]:
+def encode_batches(encode: Callable, batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[Tensor]:
     """The results of all batches on the CPU; each is read while the GPU works on the next one."""
     waiting: list[tuple[Tensor, torch.cuda.Event]] = []
     for tokens, lengths in batches:
@@ -82,12 +82,12 @@ def results(encode: Callable, batches: Iterable[tuple[Tensor, Tensor]]) -> Itera
         copied.record()
         waiting.append((host_output, copied))
         if len(waiting) == 2:
-            yield read(*waiting.pop(0))
+            yield wait_for_copy(*waiting.pop(0))
     for host_output, copied in waiting:
-        yield read(host_output, copied)
+        yield wait_for_copy(host_output, copied)
 
 
-def read(host_output: Tensor, copied: torch.cuda.Event) -> Tensor:
+def wait_for_copy(host_output: Tensor, copied: torch.cuda.Event) -> Tensor:
     """A result on the CPU."""
     copied.synchronize()  # 4. without this it may be the memory's old content
     return host_output
@@ -105,7 +105,7 @@ def main() -> None:
 
     with torch.no_grad():
         expected = [model(*batch).cpu() for batch in batches]
-    found = results(graphed(model), batches)
+    found = encode_batches(graphed(model), batches)
     close = [torch.allclose(*pair, atol=1e-5) for pair in zip(found, expected, strict=True)]
     print("as the eager model:", all(close))
 

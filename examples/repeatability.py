@@ -13,7 +13,7 @@ class KeepOutputs(TorchDispatchMode):
 
         with KeepOutputs() as outputs:
             replay = capture_step(step)
-        first_to_differ(replay, outputs)
+        count_first_to_differ(replay, outputs)
 
     outputs.kept is a list of (operator's name, tensor), in the order of the capture. Operators that
     return views or write in place are left out: they own no output.
@@ -32,7 +32,7 @@ class KeepOutputs(TorchDispatchMode):
         return output
 
 
-def first_to_differ(
+def count_first_to_differ(
     replay: Callable[[], object], outputs: KeepOutputs, times: int = 50
 ) -> dict[str, int]:
     """How often, in so many pairs of replays, each operator was the first whose output differed.

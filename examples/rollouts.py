@@ -1,9 +1,9 @@
 """Rollouts of the small Llama and a step of policy gradient: a toy of reinforcement learning.
 
     model, config = small_llama.load("model", "cuda")
-    rollouts = Rollouts(model, config, rows=32)
-    replay = capture_step(rollouts.step)
-    text = rollouts.write(replay, seed=0)
+    rollouts = TextRollouts(model, config, rows=32)
+    replay = capture_step(rollouts.sample_next_tokens)
+    text = rollouts.generate(replay, seed=0)
     mean_reward = train_step(policy, config, optimizer, text)
 
 The reward of a text is its share of capital letters. It is easy to learn, and a reader sees whether
@@ -25,7 +25,7 @@ NEWLINE = ord("\n")  # every text begins with it
 N_TOKENS = 64  # that are written after it
 
 
-class Rollouts:
+class TextRollouts:
     """Texts that a model samples, one per row. The addresses of all state are fixed."""
 
     def __init__(self, model: Decoder, config: Config, rows: int, device: str = "cuda") -> None:
@@ -35,13 +35,13 @@ class Rollouts:
         self.kv_cache = new_kv_cache(config, rows, device, model.embedding.weight.dtype)
 
     @torch.no_grad()
-    def step(self) -> None:
+    def sample_next_tokens(self) -> None:
         """Write the next token of each row. A graph can hold it."""
         logits = self.model(self.tokens, self.input_pos, self.kv_cache)
         self.tokens.copy_(sample(logits, temperature=1.0))
         self.input_pos.add_(1)
 
-    def write(self, step: Callable[[], object], seed: int, n_tokens: int = N_TOKENS) -> Tensor:
+    def generate(self, step: Callable[[], object], seed: int, n_tokens: int = N_TOKENS) -> Tensor:
         """Start again, call step (step itself, or a replay of it) for each token; (rows, 1 + T)."""
         torch.manual_seed(seed)
         self.tokens.fill_(NEWLINE)
@@ -74,7 +74,7 @@ def train_step(policy: Decoder, config: Config, optimizer: Optimizer, text: Tens
     return rewards.mean().item()
 
 
-def train(texts: Queue, updates: Queue, rows: int = 32, n_tokens: int = N_TOKENS) -> None:
+def run_trainer(texts: Queue, updates: Queue, rows: int = 32, n_tokens: int = N_TOKENS) -> None:
     """In a process of its own: take a step of training on each text, until a text is None.
 
     After each step it puts the weights and a text of its own, sampled eagerly from seed 100, into
@@ -83,9 +83,9 @@ def train(texts: Queue, updates: Queue, rows: int = 32, n_tokens: int = N_TOKENS
     """
     policy, config = small_llama.load("model", "cuda")
     optimizer = torch.optim.Adam(policy.requires_grad_(True).parameters(), lr=3e-4)
-    eager = Rollouts(policy, config, rows)
+    eager = TextRollouts(policy, config, rows)
     while (text := texts.get()) is not None:
         train_step(policy, config, optimizer, text.cuda())
-        own_text = eager.write(eager.step, seed=100, n_tokens=n_tokens).cpu()
+        own_text = eager.generate(eager.sample_next_tokens, seed=100, n_tokens=n_tokens).cpu()
         torch.cuda.synchronize()  # the weights are complete before anybody gets their handles
         updates.put((policy.state_dict(), own_text))

@@ -27,7 +27,7 @@ GUIDED_ABOVE = 0.1  # noise level
 WARMUP = 3
 
 
-def draw(labels: Tensor, size: int) -> Tensor:
+def draw_pictures(labels: Tensor, size: int) -> Tensor:
     """A picture of each class, (batch, 1, size, size), from -1 to 1, at a random place and size."""
     batch_size = len(labels)
     grid = torch.linspace(-1, 1, size, device="cuda")
@@ -67,7 +67,7 @@ class Attention(nn.Module):
         return self.proj(y.transpose(1, 2).flatten(2))
 
 
-class Modulated(nn.Module):
+class ModulatedResidual(nn.Module):
     """A residual layer whose input and output the condition shifts, scales and gates (adaLN)."""
 
     def __init__(self, layer: nn.Module, n_embd: int) -> None:
@@ -90,8 +90,8 @@ class Block(nn.Module):
     def __init__(self, n_embd: int, n_head: int) -> None:
         super().__init__()
         mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd))
-        self.attention = Modulated(Attention(n_embd, n_head), n_embd)
-        self.mlp = Modulated(mlp, n_embd)
+        self.attention = ModulatedResidual(Attention(n_embd, n_head), n_embd)
+        self.mlp = ModulatedResidual(mlp, n_embd)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         """(B, T, n_embd), (B, n_embd) -> (B, T, n_embd)."""
@@ -145,7 +145,7 @@ class Training:
     def step(self) -> Tensor:
         """Draw classes, pictures, noise levels and noise, train on them, and return the loss."""
         labels = torch.randint(NO_CLASS, (self.batch_size,), device="cuda")
-        pictures = draw(labels, self.model.size)
+        pictures = draw_pictures(labels, self.model.size)
         sigma = torch.rand(self.batch_size, 1, device="cuda")  # 1. drawn on the GPU
         noise = torch.randn_like(pictures)
         noisy = pictures.lerp(noise, sigma[:, :, None, None])
@@ -251,7 +251,7 @@ def main(line: Sequence[str] | None = None) -> list[Tensor]:
     torch.set_float32_matmul_precision("high")
     with torch.cuda.stream(torch.cuda.Stream()):  # 8. everything on one side stream
         model = train(options)
-        results = sample(model, options)
+        results = sample_requests(model, options)
     if options.save:
         save(torch.cat(results), options.save)
     return results
@@ -276,7 +276,7 @@ def train(options: argparse.Namespace) -> DiT:
     return model
 
 
-def sample(model: DiT, options: argparse.Namespace) -> list[Tensor]:
+def sample_requests(model: DiT, options: argparse.Namespace) -> list[Tensor]:
     """Sample requests of different classes, guidance and numbers of steps."""
     labels = torch.arange(len(CLASSES), device="cuda")
     requests = [

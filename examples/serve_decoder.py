@@ -65,7 +65,7 @@ class Server:
         self.use_attention(self.attend)
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.pool = torch.cuda.graph_pool_handle()
-        self.clear()
+        self.write_empty_batch()
         self.run(sizes[-1], sizes[-1])  # 2. the largest first: the others reuse its memory
 
     def use_attention(self, function: Callable) -> None:
@@ -114,7 +114,7 @@ class Server:
         self.tokens.copy_(tokens.pin_memory(), non_blocking=True)
         self.rows.copy_(rows.pin_memory(), non_blocking=True)
 
-    def clear(self) -> None:
+    def write_empty_batch(self) -> None:
         """Write a batch of no tokens, which fits into every size."""
         self.write([None] * SLOTS, {})
 

@@ -36,7 +36,7 @@ def capturing(graph: torch.cuda.CUDAGraph, pool: tuple | None = None) -> Iterato
 
 
 @torch.no_grad()
-def graphed(model: nn.Module, sample: Tensor) -> Callable[[Tensor], Tensor]:
+def capture_all_sizes(model: nn.Module, sample: Tensor) -> Callable[[Tensor], Tensor]:
     """A function that replays the model's graph for up to max(SIZES) rows like those of sample."""
     static_input = torch.zeros(max(SIZES), *sample.shape[1:], device="cuda", dtype=sample.dtype)
     side_stream = torch.cuda.Stream()
@@ -69,7 +69,7 @@ def main() -> None:
     """Predict batches of mixed sizes, and compare with the eager model."""
     model = build_model()
     batches = [torch.randn(rows, 64, device="cuda") for rows in (100, 3, 20, 128, 8)]
-    predict = graphed(model, batches[0])
+    predict = capture_all_sizes(model, batches[0])
     results = [predict(batch) for batch in batches]
     with torch.no_grad():
         expected = [model(batch) for batch in batches]

@@ -85,7 +85,7 @@ def all_logits(model: Decoder, config: Config, tokens: Tensor) -> Tensor:
     return project(model.norm(x).flatten(0, 1), model.embedding.weight).unflatten(0, (-1, length))
 
 
-def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
+def loss_of_logits(logits: Tensor, targets: Tensor) -> Tensor:
     """The cross-entropy of logits (B, T, vocab_size) on targets (B, T), in nats a token."""
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -98,7 +98,7 @@ def held_out_loss(model: Decoder, config: Config, device: str, n_windows: int = 
     windows = text[starts[:, None] + torch.arange(length + 1, device=device)]
     with torch.no_grad():
         losses = [
-            loss_of(all_logits(model, config, part[:, :-1]), part[:, 1:])
+            loss_of_logits(all_logits(model, config, part[:, :-1]), part[:, 1:])
             for part in windows.split(16)
         ]
     return torch.stack(losses).mean().item()

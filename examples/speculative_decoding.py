@@ -3,8 +3,8 @@
     python examples/speculative_decoding.py
 
 It needs a CUDA GPU and nothing but PyTorch. The pair is the one of examples/small_llama.py: replace
-`load_pair` for yours, whose two models must read the same tokens. Decoding is greedy. Numbered
-lines are those without which the text, or the speed, is lost.
+`load_and_prefill` for yours, whose two models must read the same tokens. Decoding is greedy.
+Numbered lines are those without which the text, or the speed, is lost.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class State:
     draft_cache: Tensor
 
 
-def load_pair(prompts: Tensor) -> State:
+def load_and_prefill(prompts: Tensor) -> State:
     """Load both models, read prompts (B, T) and write one token after each."""
     models, caches = [], []
     positions = torch.arange(prompts.shape[1], device="cuda").expand_as(prompts)
@@ -105,7 +105,7 @@ def graphed(state: State, k: int) -> Callable[[], None]:
     return graph.replay
 
 
-def decode(state: State) -> None:
+def plain_step(state: State) -> None:
     """Write one token per row without a drafter: what the text is compared with."""
     tokens = state.text.gather(1, state.input_pos)
     logits = state.model(tokens, state.input_pos, state.kv_cache)
@@ -119,11 +119,11 @@ def main(n_prompts: int = 4, n_new: int = 200, k: int = 4) -> None:
     prompts = held_out[: n_prompts * 64].view(n_prompts, 64)
     end = 64 + n_new
 
-    plain = load_pair(prompts)
+    plain = load_and_prefill(prompts)
     for _ in range(n_new):
-        decode(plain)
+        plain_step(plain)
 
-    state = load_pair(prompts)
+    state = load_and_prefill(prompts)
     replay = graphed(state, k)
     n_steps = 0
     while state.input_pos.min().item() < end:  # read it less often where a step is short

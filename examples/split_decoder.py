@@ -22,7 +22,7 @@ N_TOKENS = 120
 TEMPERATURE = 0.8
 
 
-def nccl(x: Tensor) -> Tensor:
+def nccl_sum(x: Tensor) -> Tensor:
     """The sum of x over all ranks, in place."""
     dist.all_reduce(x)
     return x
@@ -38,7 +38,7 @@ def own_columns(weight: Tensor, rank: int, world_size: int) -> Tensor:
     return weight.chunk(world_size, dim=1)[rank].clone()
 
 
-def sections(block: nn.Module) -> tuple[list[int], list[int]]:
+def part_sizes(block: nn.Module) -> tuple[list[int], list[int]]:
     """The sizes of queries, keys and values among the rows of qkv, and of both parts of gate_up."""
     attention = block.attention
     q_size = attention.n_heads * attention.head_dim
@@ -46,7 +46,7 @@ def sections(block: nn.Module) -> tuple[list[int], list[int]]:
     return [q_size, kv_size, kv_size], [block.feed_forward.down.in_features] * 2
 
 
-def split(model: Decoder, rank: int, world_size: int, all_reduce: Callable = nccl) -> None:
+def split(model: Decoder, rank: int, world_size: int, all_reduce: Callable = nccl_sum) -> None:
     """Keep this rank's share of a decoder, in place. all_reduce: Tensor -> its sum over all."""
 
     def add_up(layer, inputs, output):
@@ -56,7 +56,7 @@ def split(model: Decoder, rank: int, world_size: int, all_reduce: Callable = ncc
         linear.weight = nn.Parameter(share, requires_grad=False)
 
     for block in model.blocks:
-        qkv_sizes, gate_up_sizes = sections(block)
+        qkv_sizes, gate_up_sizes = part_sizes(block)
         attention, feed_forward = block.attention, block.feed_forward
 
         qkv = attention.qkv
@@ -105,14 +105,14 @@ class DecodeGraph:
         self.input_pos.zero_()
 
 
-def join() -> None:
+def join_group() -> None:
     """Join the group of ranks that torchrun has started."""
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
 
 
-def write(decoder: DecodeGraph) -> str:
+def generate_with_checksum(decoder: DecodeGraph) -> str:
     """Decode from the letter K; returns a checksum of all logits, and the text."""
     torch.manual_seed(0)  # 6. every rank draws the same tokens
     tokens, checksum = [], 0
@@ -127,13 +127,13 @@ def write(decoder: DecodeGraph) -> str:
 
 def main() -> None:
     """Decode on this rank."""
-    join()
+    join_group()
     rank, world_size = dist.get_rank(), dist.get_world_size()
     model, config = small_llama.load("model", "cuda")
     split(model, rank, world_size)
     config = replace(config, n_kv_heads=config.n_kv_heads // world_size)  # 5. half of the cache
     decoder = DecodeGraph(model, config, TEMPERATURE)
-    print(f"rank {rank}: {write(decoder)}\n", end="", flush=True)
+    print(f"rank {rank}: {generate_with_checksum(decoder)}\n", end="", flush=True)
     decoder.graph.reset()  # before the group of ranks ends
     dist.destroy_process_group()
 

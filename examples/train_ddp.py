@@ -44,7 +44,7 @@ def make_batches(rank: int) -> list[tuple[Tensor, Tensor]]:
     return batches
 
 
-def capture(
+def capture_train_step(
     train_step: Callable, inputs: Tensor, targets: Tensor, stream: torch.cuda.Stream
 ) -> tuple[torch.cuda.CUDAGraph, Callable]:
     """Capture a training step; returns its graph, and a step that replays it."""
@@ -62,7 +62,7 @@ def capture(
     return graph, replay
 
 
-def report(rank: int, model: nn.Module, losses: list[Tensor]) -> None:
+def print_losses_and_checksum(rank: int, model: nn.Module, losses: list[Tensor]) -> None:
     """Print losses and a checksum of the weights, the sum of their bits as integers."""
     values = [f"{loss:.6f}" for loss in torch.stack(losses).tolist()]
     bits = [weight.detach().view(torch.int32).sum() for weight in model.parameters()]
@@ -92,12 +92,12 @@ def train(rank: int, stream: torch.cuda.Stream, use_graph: bool) -> None:
     losses = [train_step(*batch) for batch in batches[:WARMUP]]
     step = train_step
     if use_graph:
-        graph, step = capture(train_step, *batches[WARMUP], stream)
+        graph, step = capture_train_step(train_step, *batches[WARMUP], stream)
     for inputs, targets in batches[WARMUP:]:  # 4. as many on every rank
         losses.append(step(inputs, targets))
 
     faulthandler.dump_traceback_later(LIMIT, exit=True)  # 5. ends a hang
-    report(rank, model, losses[-5:])
+    print_losses_and_checksum(rank, model, losses[-5:])
 
     if use_graph:
         graph.reset()  # 6. before the group of ranks ends

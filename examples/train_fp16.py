@@ -56,14 +56,14 @@ class PrefetchedStep:
 
         self.calls += 1
         if self.calls <= WARMUP:
-            return self._warm_up()
+            return self._warm_up_step()
         if self.calls == WARMUP + 1:
             with capturing(self.graph):
                 self.loss = self.step(*self.static_batch)
         self.graph.replay()
         return self.loss.clone()  # 4. the next replay overwrites it
 
-    def _warm_up(self):
+    def _warm_up_step(self):
         side_stream = torch.cuda.Stream()
         side_stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side_stream):

@@ -145,7 +145,7 @@ def generate(model: GPT, tokens: Tensor, max_new_tokens: int = 300) -> Tensor:
 # Data
 
 
-def encode(text: str) -> tuple[Tensor, list[str]]:
+def encode_with_vocabulary(text: str) -> tuple[Tensor, list[str]]:
     """The text as tokens, int64, and the character of each token."""
     characters = sorted(set(text))
     token_of = {character: token for token, character in enumerate(characters)}
@@ -295,7 +295,7 @@ def save_checkpoint(
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "scheduler": scheduler.state_dict(),
-        "rng_state": {device.type: _random(device).get_rng_state()},
+        "rng_state": {device.type: _rng_module(device).get_rng_state()},
     }
     unfinished = path.with_name(f"{path.name}.unfinished")
     torch.save(checkpoint, unfinished)
@@ -317,7 +317,7 @@ def load_checkpoint(
     """
     checkpoint = _read(path)
     _compare(path, checkpoint["config"], asdict(model.config))
-    _compare(path, _tensors(checkpoint), _expected_tensors(model))
+    _compare(path, _tensor_descriptions(checkpoint), _expected_descriptions(model))
     device = next(model.parameters()).device
     model.load_state_dict(checkpoint["model"])
     optimizer.load_state_dict(checkpoint["optimizer"])
@@ -332,11 +332,11 @@ def load_checkpoint(
             stacklevel=2,
         )
     else:
-        _random(device).set_rng_state(rng_state)
+        _rng_module(device).set_rng_state(rng_state)
     return checkpoint["step"], checkpoint["options"]
 
 
-def _random(device: torch.device) -> ModuleType:
+def _rng_module(device: torch.device) -> ModuleType:
     """The module with the random state of a kind of device: torch.cuda, or torch for the CPU."""
     return torch.cuda if device.type == "cuda" else torch
 
@@ -356,7 +356,7 @@ def _read(path: Path) -> dict:
     return checkpoint
 
 
-def _tensors(checkpoint: dict) -> dict[str, str]:
+def _tensor_descriptions(checkpoint: dict) -> dict[str, str]:
     """What the weights and the optimizer's tensors of a checkpoint are, by name."""
     found = {f"model {name}": _describe(value) for name, value in checkpoint["model"].items()}
     names = checkpoint["optimizer"]["param_groups"][0].get("param_names", [])
@@ -367,7 +367,7 @@ def _tensors(checkpoint: dict) -> dict[str, str]:
     return found
 
 
-def _expected_tensors(model: GPT) -> dict[str, str]:
+def _expected_descriptions(model: GPT) -> dict[str, str]:
     """The same of a model that AdamW has trained."""
     expected = {f"model {name}": _describe(value) for name, value in model.state_dict().items()}
     for number, (name, parameter) in enumerate(model.named_parameters()):
@@ -447,7 +447,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
     # Nine tenths of the text to train on, 64 windows of the rest to evaluate on
-    data, characters = encode(TEXT.read_text(encoding="utf-8"))
+    data, characters = encode_with_vocabulary(TEXT.read_text(encoding="utf-8"))
     train_data, val_data = data.tensor_split([len(data) * 9 // 10])
     val_batch = get_batch(val_data, 0, (64, args.block_size)).to(device)
 

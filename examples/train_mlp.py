@@ -53,14 +53,14 @@ class GraphedStep:
 
         self.calls += 1
         if self.calls <= WARMUP:  # 2
-            return self._warm_up()
+            return self._warm_up_step()
         if self.calls == WARMUP + 1:
             with capturing(self.graph):
                 self.loss = self.step(self.inputs, self.targets)
         self.graph.replay()
         return self.loss.clone()  # 3
 
-    def _warm_up(self):
+    def _warm_up_step(self):
         side_stream = torch.cuda.Stream()
         side_stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side_stream):  # 4
@@ -85,7 +85,7 @@ def make_model(width: int) -> nn.Module:
     return nn.Sequential(*layers).cuda()
 
 
-def evaluate(model: nn.Module, loader: DataLoader) -> float:
+def evaluate_accuracy(model: nn.Module, loader: DataLoader) -> float:
     """The share of right answers."""
     model.eval()
     with torch.no_grad():
@@ -157,7 +157,7 @@ def main(argv: list[str] | None = None) -> list[float]:
             if len(losses) % 50 == 0:
                 lr = scheduler.get_last_lr()[0]
                 print(f"step {len(losses)}: loss {sum(losses[-50:]) / 50:.4f}, lr {lr:.6f}")
-        print(f"epoch {epoch}: accuracy {evaluate(model, valid_loader):.3f}")
+        print(f"epoch {epoch}: accuracy {evaluate_accuracy(model, valid_loader):.3f}")
         save_checkpoint(model, optimizer, scheduler, epoch + 1)
     return [float(loss) for loss in losses]
 

@@ -62,7 +62,7 @@ def capture(step: Callable[[], None], device: str) -> Callable[[], None]:
     return graph.replay
 
 
-def train(config: Config, device: str) -> tuple[dict[str, Tensor], float]:
+def train_best_weights(config: Config, device: str) -> tuple[dict[str, Tensor], float]:
     """The bfloat16 weights with the lowest held-out loss, and that loss."""
     model = new_model(config, device)
     decayed = [p for p in model.parameters() if p.dim() == 2]
@@ -82,7 +82,7 @@ def train(config: Config, device: str) -> tuple[dict[str, Tensor], float]:
     def step() -> None:
         tokens = text[starts + window]
         logits = small_llama.all_logits(model, config, tokens[:, :-1])
-        loss = small_llama.loss_of(logits, tokens[:, 1:])
+        loss = small_llama.loss_of_logits(logits, tokens[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -113,7 +113,7 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for name, config in small_llama.CONFIGS.items():
         started = perf_counter()
-        weights, loss = train(config, device)
+        weights, loss = train_best_weights(config, device)
         file = arguments.out / small_llama.weights_file(name).name
         torch.save(weights, file)
         n_weights = sum(weight.numel() for weight in weights.values())

@@ -1,6 +1,6 @@
 """The weights of decoder.py under the names that Llama of the transformers package gives them.
 
-    decoder, config = decoder_like(llama)
+    decoder, config = decoder_from_llama(llama)
 
 It needs a model of the transformers package, but does not import it.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 from examples.decoder import Block, Config, Decoder
 
 
-def decoder_like(llama: Any) -> tuple[Decoder, Config]:
+def decoder_from_llama(llama: Any) -> tuple[Decoder, Config]:
     """A decoder that computes what llama does, on copies of its weights, and its sizes.
 
     llama: a LlamaForCausalLM whose head is its embedding (tie_word_embeddings).

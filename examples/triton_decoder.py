@@ -120,7 +120,7 @@ def _matvec_kernel(
     """out = weight @ x, with what the arguments that are not None add to it.
 
     norm_weight: x is normalized first. token: the residual if there is one, else x, is that row of
-    the embedding. For the others see _finish.
+    the embedding. For the others see _apply_epilogue.
     """
     _let_next_kernel_start(PDL)
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -150,7 +150,7 @@ def _matvec_kernel(
     y = tl.sum(products, 1)
     if norm_weight is not None:
         y *= tl.rsqrt(tl.sum(squares, 0) / DIM + norm_eps)
-    _finish(y, rows, weight_scale, residual, out, best_logits, best_tokens)
+    _apply_epilogue(y, rows, weight_scale, residual, out, best_logits, best_tokens)
 
 
 @triton.jit
@@ -161,7 +161,7 @@ def _times_gain(even, odd, norm_weight, columns):
 
 
 @triton.jit
-def _finish(y, rows, weight_scale, residual, out, best_logits, best_tokens):
+def _apply_epilogue(y, rows, weight_scale, residual, out, best_logits, best_tokens):
     """Scale an fp8 weight's rows, add the residual, store; in the head, note the largest logit."""
     if weight_scale is not None:
         y *= tl.load(weight_scale + rows)
@@ -388,7 +388,7 @@ def quantize_fp8(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scale[:, None]).to(torch.float8_e4m3fn), scale
 
 
-def check_preload(head_programs: int) -> None:
+def check_preload_safety(head_programs: int) -> None:
     """Raise ValueError unless the attention may load its cache before it waits.
 
     With dependent launch a kernel starts when all programs of the one before it have started. So
@@ -433,7 +433,7 @@ class TritonDecoder:
         self.preload_cache = preload_cache
         self.tiles = (TILES_FP8 if fp8 else TILES) | (tiles or {})
         if pdl and preload_cache:
-            check_preload(config.vocab_size // self.tiles["head"][0])
+            check_preload_safety(config.vocab_size // self.tiles["head"][0])
         weights = {("head", -1): model.embedding.weight}
         for layer, block in enumerate(model.blocks):
             weights["qkv", layer] = block.attention.qkv.weight

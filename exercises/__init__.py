@@ -13,6 +13,6 @@ Lessons import what they need from here.
 
 from exercises.checks import check, check_capture
 from exercises.guesses import compare_guess
-from exercises.scripts import repaired, symptoms
+from exercises.scripts import repaired, symptoms_of_scripts
 
-__all__ = ["check", "check_capture", "compare_guess", "repaired", "symptoms"]
+__all__ = ["check", "check_capture", "compare_guess", "repaired", "symptoms_of_scripts"]

@@ -10,11 +10,11 @@ import torch
 from exercises import scenarios
 from exercises.answers import runs
 from exercises.answers.comparison import describe_difference, short_repr, to_plain_types
-from exercises.answers.errors import error_summary, interruption_message, notebook_line
+from exercises.answers.errors import error_summary, interruption_with_line, notebook_line
 from exercises.answers.leftovers import undo_side_effects
 from exercises.answers.limits import AnswerStopped, limit_time_and_memory
 from exercises.answers.outcome import Outcome
-from exercises.answers.solutions import asked_exercise, load_solution
+from exercises.answers.solutions import exercise_of_answer, load_solution
 
 
 def check(answer: Callable, *cases: Any) -> Outcome:
@@ -26,21 +26,21 @@ def check(answer: Callable, *cases: Any) -> Outcome:
     part. Whatever the answer does, it raises nothing but KeyboardInterrupt, so that a lesson can be
     run to its end. Raises LookupError if there is no such solution.
     """
-    exercise = asked_exercise(answer, sys._getframe(1))
+    exercise = exercise_of_answer(answer, sys._getframe(1))
     name = exercise.name
     if exercise.problem:
         return Outcome(False, exercise.problem)
     try:
         expected_of = load_solution(name, exercise.variables)
     except Exception as error:
-        return Outcome(False, _lost_capture_note(error))
+        return Outcome(False, _solution_failed_message(error))
     for case in cases or ((),):
         arguments = case if isinstance(case, tuple) else (case,)
         problem = _problem(answer, expected_of, arguments, name, exercise.notebook)
         if problem:
             return Outcome(False, problem)
     count = f"{len(cases)} cases" if len(cases) > 1 else "1 case"
-    return Outcome(True, f"✓ {name} is right ({count}).{exercise.solved()}")
+    return Outcome(True, f"✓ {name} is right ({count}).{exercise.mark_solved()}")
 
 
 def check_capture(
@@ -54,20 +54,21 @@ def check_capture(
     what is seen, and only the third what to do. Whatever the answer does, it raises nothing but
     KeyboardInterrupt. Raises LookupError if the open lesson has no solution of that name.
     """
-    exercise = asked_exercise(answer, sys._getframe(1))
+    exercise = exercise_of_answer(answer, sys._getframe(1))
     name = exercise.name
     if exercise.problem:
         return Outcome(False, exercise.problem)
-    scenario = scenario or scenarios.scenario(exercise.lesson, name)
+    scenario = scenario or scenarios.find_scenario(exercise.lesson, name)
     try:
         problem = runs.first_problem(answer, scenario, gpu)
     except KeyboardInterrupt as error:
-        raise interruption_message(error, getattr(answer, "__globals__", {})) from None
+        raise interruption_with_line(error, getattr(answer, "__globals__", {})) from None
     if problem:
         where = " on the GPU" if problem.on_gpu else ""
-        return Outcome(False, f"✗ {name}{where}: {exercise.said(problem)}")
+        return Outcome(False, f"✗ {name}{where}: {exercise.describe_problem(problem)}")
     where = "on the stand-in and on the GPU" if torch.cuda.is_available() else "on the stand-in"
-    return Outcome(True, f"✓ {name} is right ({len(runs.SEEDS)} runs {where}).{exercise.solved()}")
+    right = f"✓ {name} is right ({len(runs.SEEDS)} runs {where})."
+    return Outcome(True, right + exercise.mark_solved())
 
 
 def _problem(answer, expected_of, arguments, name, notebook):
@@ -75,7 +76,7 @@ def _problem(answer, expected_of, arguments, name, notebook):
     try:
         expected = expected_of(*copy.deepcopy(arguments))
     except Exception as error:
-        return _lost_capture_note(error)
+        return _solution_failed_message(error)
     try:
         with undo_side_effects(), limit_time_and_memory():
             yours = to_plain_types(answer(*copy.deepcopy(arguments)))
@@ -86,7 +87,7 @@ def _problem(answer, expected_of, arguments, name, notebook):
         parts = describe_difference(yours, expected)
         return parts and f"✗ {_call_text(name, arguments)}: {parts}"
     except KeyboardInterrupt as error:
-        raise interruption_message(error, notebook) from None
+        raise interruption_with_line(error, notebook) from None
     except AnswerStopped as stopped:
         return f"✗ {_call_text(name, arguments)}: {stopped}"
     except BaseException as error:  # SystemExit too
@@ -100,7 +101,7 @@ def _call_text(name, arguments):
     return f"{name}({', '.join(map(short_repr, arguments))})"
 
 
-def _lost_capture_note(error):
+def _solution_failed_message(error):
     return (
         f"○ The solution does not run here ({error_summary(error)}): run the "
         "lesson's cells again, from the first."

@@ -24,13 +24,13 @@ def compare_guess(
         said = to_plain_types(guess)
         if not isinstance(said, type(measured)):
             wanted = "words in quotes" if isinstance(measured, str) else "True or False"
-            return _unusable_guess_message(guess, f"found: {measured}", wanted)
+            return _unusable_guess_outcome(guess, f"found: {measured}", wanted)
         right = _normalized_words(said) == _normalized_words(measured)
         return Outcome(right, f"your guess {short_repr(guess)}, found {measured}")
     digits = ",.0f" if abs(measured) >= 1000 else ".3g"
     number, found = _number(guess), f"measured {measured:{digits}}{unit}"
     if number is None:
-        return _unusable_guess_message(guess, found, "a number without quotes or unit")
+        return _unusable_guess_outcome(guess, found, "a number without quotes or unit")
     reason = (because or {}).get(number, "")
     count = 0 < measured < 20 and measured == int(measured)
     if number != measured and (reason or count):
@@ -60,7 +60,7 @@ def _normalized_words(said):
     return sorted(part.strip().casefold() for part in str(said).split(","))
 
 
-def _unusable_guess_message(guess, found, wanted):
+def _unusable_guess_outcome(guess, found, wanted):
     if guess is ... or guess is None:
         return Outcome(False, f"{NO_GUESS}{found}")
     return Outcome(False, f"○ your guess {short_repr(guess)} does not fit: write {wanted}; {found}")

@@ -14,8 +14,8 @@ from exercises.answers.launches import wrap_replays
 from exercises.answers.outcome import Outcome
 from exercises.answers.runs import first_problem
 from exercises.answers.wrong import Wrong
-from exercises.scenarios import scenario
-from exercises.scenarios.solve_puzzles import Seen
+from exercises.scenarios import find_scenario
+from exercises.scenarios.solve_puzzles import WrongInPicture
 
 __all__ = ["check_capture", "picture"]
 
@@ -49,7 +49,7 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> DrawnOutcome:
     """
     name = getattr(answer, "__name__", "")
     try:
-        use = scenario("solve_puzzles", name)
+        use = find_scenario("solve_puzzles", name)
     except LookupError:
         return DrawnOutcome(False, NO_PUZZLE, None)
     seen: list[History] = []
@@ -63,12 +63,12 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> DrawnOutcome:
         try:
             with watch(device) as history:
                 seen[:] = [history]
-                with wrap_replays(_replay_unless_capturing):
-                    use(_with_named_tensors(history, returned, answer))
+                with wrap_replays(_refuse_replay_in_capture):
+                    use(_name_tensors_of(history, returned, answer))
             if first:
                 _require_replays_matter(use, returned)
-        except Seen as wrong:
-            history.blame(wrong.where, wrong.what)
+        except WrongInPicture as wrong:
+            history.add_fault_where(wrong.where, wrong.what)
             raise
 
     problem = first_problem(answer, run, gpu)
@@ -77,7 +77,7 @@ def check_capture(answer: Callable, gpu: bool | None = False) -> DrawnOutcome:
     return DrawnOutcome(not problem, said, shown)
 
 
-def _replay_unless_capturing(replay: Callable, graph: Any) -> None:
+def _refuse_replay_in_capture(replay: Callable, graph: Any) -> None:
     if torch.cuda.is_current_stream_capturing():
         raise Wrong(INSIDE)
     replay(graph)
@@ -103,10 +103,10 @@ def _require_replays_matter(use: Callable, returned: Callable) -> None:
             use(returned)
     except Exception:
         return  # as it should
-    raise Seen(FOR_SHOW, "its results are not used", lambda step: step.graph is not None)
+    raise WrongInPicture(FOR_SHOW, "its results are not used", lambda step: step.graph is not None)
 
 
-def _with_named_tensors(history: History, call: Callable, answer: Callable) -> Callable:
+def _name_tensors_of(history: History, call: Callable, answer: Callable) -> Callable:
     """The answer, and what it returns; the tensors that they are given are called as they call
     them.
     """
@@ -119,6 +119,6 @@ def _with_named_tensors(history: History, call: Callable, answer: Callable) -> C
         for name, value in zip(inspect.signature(answer).parameters, arguments, strict=False):
             if torch.is_tensor(value) and value.is_leaf and value.grad is not None:
                 history.name(value.grad, f"{name}.grad")
-        return _with_named_tensors(history, given, given) if inspect.isfunction(given) else given
+        return _name_tensors_of(history, given, given) if inspect.isfunction(given) else given
 
     return named

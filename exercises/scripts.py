@@ -11,7 +11,7 @@ import nbformat
 from course.lessons import lesson_file
 from exercises.answers.outcome import Outcome
 from exercises.answers.runs import first_problem
-from exercises.answers.solutions import asked_exercise
+from exercises.answers.solutions import exercise_of_answer
 from exercises.scenarios.repair_ten_scripts import SCRIPTS, judge
 
 
@@ -25,7 +25,7 @@ def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
     gpu says where alone. Raises nothing but
     KeyboardInterrupt, and LookupError if there is no such script.
     """
-    exercise = asked_exercise(
+    exercise = exercise_of_answer(
         script,
         sys._getframe(1),
         if_empty="is empty: fetch the script from the lesson again",
@@ -38,13 +38,13 @@ def repaired(script: Callable, gpu: bool | None = None) -> Outcome:
     problem = first_problem(script, partial(judge, known), gpu)
     if problem:
         where = "the GPU" if problem.on_gpu else "the stand-in"
-        return Outcome(False, f"✗ {name} on {where}: {exercise.said(problem)}")
+        return Outcome(False, f"✗ {name} on {where}: {exercise.describe_problem(problem)}")
     lesson = known.lesson.replace("_", " ")
     said = f"✓ {name} is repaired. The fault: {known.fault}. It is taught in: {lesson}."
-    return Outcome(True, said + exercise.solved())
+    return Outcome(True, said + exercise.mark_solved())
 
 
-def symptoms(gpu: bool) -> dict[str, str]:
+def symptoms_of_scripts(gpu: bool) -> dict[str, str]:
     """What is wrong with each of the ten scripts as published: name -> an error or a symptom.
 
     gpu: on the GPU, else on the stand-in. An error is its type and the first line of its message;

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import nbformat
 
-from capturable.causes import entries, standard_name
+from capturable.causes import entries, standard_cause_name
 from course.lessons import NO_PART, PARTS, lessons, part_of, unnumbered
 from course.paths import REFERENCE_GPU, TRACES, short
-from course.recordings.cells import checked, handed_on, python
+from course.recordings.cells import checks_in, handed_on, python
 from exercises import scenarios
 
 EXHIBITS = ("fails", "silent", "alone")  # what the gallery shows failures with
@@ -28,11 +28,11 @@ def missing_parts(path: Path) -> list[str]:
     """
     sources, prose = _read(path)
     return [
-        *_without_part(path),
+        *_missing_course_part(path),
         *_without_solution(path, sources),
-        *_stubs_with_their_check(sources),
+        *_checks_in_stub_cells(sources),
         *_without_scenario(unnumbered(path.stem), sources),
-        *_without_title(sources, prose),
+        *_exhibits_without_title(sources, prose),
     ]
 
 
@@ -57,13 +57,13 @@ def _read(path: Path) -> tuple[list[str], str]:
     return sources, "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
 
 
-def _without_part(path: Path) -> Iterator[str]:
+def _missing_course_part(path: Path) -> Iterator[str]:
     if part_of(path) not in PARTS:
         yield NO_PART.format(path=short(path), parts=", ".join(PARTS))
 
 
 def _without_solution(path: Path, sources: list[str]) -> Iterator[str]:
-    exercises = list(dict.fromkeys(name for source in sources for _, name in checked(source)))
+    exercises = list(dict.fromkeys(name for source in sources for _, name in checks_in(source)))
     solutions = path.parent / "solutions" / path.name
     if not solutions.exists():
         yield (
@@ -77,9 +77,9 @@ def _without_solution(path: Path, sources: list[str]) -> Iterator[str]:
             yield f"The exercise {name} has no solution: define {name} in {short(solutions)}."
 
 
-def _stubs_with_their_check(sources: list[str]) -> Iterator[str]:
+def _checks_in_stub_cells(sources: list[str]) -> Iterator[str]:
     for source in sources:
-        for check, name in checked(source):
+        for check, name in checks_in(source):
             if name in _defined(source):
                 yield (
                     f"The stub of {name} and its check are in one cell: put {check}({name}) into a "
@@ -88,21 +88,21 @@ def _stubs_with_their_check(sources: list[str]) -> Iterator[str]:
 
 
 def _without_scenario(lesson: str, sources: list[str]) -> Iterator[str]:
-    for check, name in (pair for source in sources for pair in checked(source)):
+    for check, name in (pair for source in sources for pair in checks_in(source)):
         if check == "check_capture":
             try:
-                scenarios.scenario(lesson, name)
+                scenarios.find_scenario(lesson, name)
             except LookupError as error:
                 yield str(error)
 
 
-def _without_title(sources: list[str], prose: str) -> Iterator[str]:
+def _exhibits_without_title(sources: list[str], prose: str) -> Iterator[str]:
     """Exhibits of the gallery: capturable explains each under its title, and the index links it to
     the heading of its name.
     """
     headings = set(re.findall(r"^### (.+)$", prose, re.MULTILINE))
-    names = {entry.title: standard_name(entry) for entry in entries()}
-    for show, title in (pair for source in sources for pair in _exhibited(source)):
+    names = {entry.title: standard_cause_name(entry) for entry in entries()}
+    for show, title in (pair for source in sources for pair in _exhibits_in_cell(source)):
         if not title:
             yield (
                 f"An exhibit has no title: give {show}(title, ...) one, and an entry of this title "
@@ -124,7 +124,7 @@ def _defined(source: str) -> set[str]:
     }
 
 
-def _exhibited(source: str) -> Iterator[tuple[str, str]]:
+def _exhibits_in_cell(source: str) -> Iterator[tuple[str, str]]:
     """What shows each exhibit in a cell, and its title; "" for one without."""
     known = {}  # titles by the names that they are given above
     for node in ast.walk(ast.parse(python(source))):

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from helpers.spread import quartiles
 from trace_report import lanes
-from trace_report.lanes import LINES, WIDTH, in_unit, timeline, timelines, titled_axes
-from trace_report.units import digits, in_words, unit
+from trace_report.lanes import LINES, WIDTH, set_time_unit, timeline, timelines, titled_axes
+from trace_report.units import format_number, in_words, unit
 
 __all__ = ["LINES", "WIDTH", "timeline", "timelines", "titled_axes"]
 
@@ -49,10 +49,10 @@ def cpu_gpu_chart(
     )
     size = unit(medians.max(axis=None))[1]
     for bars in [one for one in axes.containers if hasattr(one, "patches")]:
-        axes.bar_label(bars, fmt=lambda us: digits(us / size), padding=4, fontsize=10)
+        axes.bar_label(bars, fmt=lambda us: format_number(us / size), padding=4, fontsize=10)
     axes.invert_yaxis()
     longest = max(map(len, medians.index))
-    in_unit(axes, medians.max(axis=None), "time per step (bar: median, whisker: quartiles)")
+    set_time_unit(axes, medians.max(axis=None), "time per step (bar: median, whisker: quartiles)")
     axes.set(xmargin=0.13 + longest / 200)
     axes.figure.legend(loc="outside lower left", ncols=3, columnspacing=1, handlelength=1.2)
     return axes

@@ -44,12 +44,12 @@ def read_ranks(paths: Iterable[Path | str]) -> dict[int, Trace]:
     return dict(sorted(traces.items()))
 
 
-def communication(gpu: pd.DataFrame) -> pd.Series:
+def is_communication(gpu: pd.DataFrame) -> pd.Series:
     """Whether each of a Trace's GPU activities is a collective of NCCL, by the kernel's name."""
     return gpu.name.str.startswith("nccl")
 
 
-def per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
+def gpu_times_per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
     """A row for each run and rank, per step: launches, and microseconds of the GPU's time.
 
     busy: anything runs; computes, communicates: this runs; exposed: communication runs alone. What
@@ -59,7 +59,7 @@ def per_rank(runs: dict[str, dict[int, Trace]]) -> pd.DataFrame:
     for name, ranks in runs.items():
         for rank, trace in ranks.items():
             own, steps = trace.gpu[trace.gpu.step >= 0], len(trace.steps)
-            parts = (own, own[~communication(own)], own[communication(own)])
+            parts = (own, own[~is_communication(own)], own[is_communication(own)])
             busy, computes, communicates = (busy_time(part) / steps for part in parts)
             launches = (trace.launches.step >= 0).sum() / steps
             rows[name, f"rank {rank}"] = (launches, busy, computes, communicates, busy - computes)

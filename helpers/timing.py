@@ -152,7 +152,7 @@ def _factor(value):
     return f"{value:.2f}" if value < 1.995 else f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
 
 
-def claim(words: str, left: float, relation: str, right: float) -> None:
+def check_claim(words: str, left: float, relation: str, right: float) -> None:
     """Check what a lesson says of times: left "<" right, or left ">" right, in the same unit.
 
     Where it holds, nothing is shown. Where it does not, one sentence gives both figures, and the

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from docs.played import played
 from helpers.trace import read_trace
 from tests.support.machine import PATIENCE
@@ -162,7 +162,7 @@ def shell():
 
 @pytest.fixture(params=["eager", "whole_step_graph"])
 def recorded_trace(request):
-    return recorded_lesson("start_here").trace(request.param)
+    return find_recording("start_here").trace(request.param)
 
 
 @pytest.fixture

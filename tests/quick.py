@@ -22,7 +22,7 @@ from textwrap import fill
 import grimp
 import pytest
 
-from course.files import changed
+from course.files import changed_files
 from course.lessons import unnumbered
 from course.paths import ROOT
 from course.recordings.statements import canonical
@@ -221,7 +221,7 @@ def uncalled(files: list[str], calls: cProfile.Profile) -> list[str]:
 
 def main() -> int:
     """Run them, say what was left out, and return pytest's exit status."""
-    files = changed()
+    files = changed_files()
     fits, left = selected(units(files))
     paths = dict.fromkeys(row.partition("[")[0] for row in fits)
     options = ["-q", "-p", "no:xdist", "-m", "not weekly", *sys.argv[1:]]

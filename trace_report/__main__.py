@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from trace_report.names import read_named, split_name
-from trace_report.table import comparison_rows, summaries
+from trace_report.table import summaries, summary_rows
 from trace_report.trace import Trace
 from trace_report.trace_file import LIMIT_MIB, TraceError
-from trace_report.verdict import verdict_prefix
+from trace_report.verdict import bound_of_verdict
 
 MOST_DRAWN = 20  # traces
 BEGINS = {".png": b"\x89PNG", ".html": b"<!doctype html"}  # what is written may replace
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     for path in filter(None, (options.chart, options.html)):
-        if refused := _refusal_reason(path, options.files):
+        if refused := _output_refusal_reason(path, options.files):
             parser.error(refused)
     try:
         traces = read_named(options.files, options.limit_mib)
@@ -63,7 +63,7 @@ def _parser():
     return parser
 
 
-def _refusal_reason(path, files):
+def _output_refusal_reason(path, files):
     """Why nothing is written to this path: it is a trace, or no picture and no page, or there are
     too many traces to draw.
     """
@@ -105,9 +105,9 @@ def _write(traces, options):
             import matplotlib  # only here: it takes its time
 
             matplotlib.use("agg")  # needs no screen
-            from trace_report.chart import draw
+            from trace_report.chart import draw_trace_report
 
-            draw(traces, options.chart)
+            draw_trace_report(traces, options.chart)
         path = options.html
         if options.html:
             from trace_report.page import page
@@ -119,19 +119,19 @@ def _write(traces, options):
 
 def _print(traces, verdicts, options):
     if options.json:
-        print(json.dumps(_as_json(traces, verdicts), indent=2))
+        print(json.dumps(_as_dict(traces, verdicts), indent=2))
         return
     if options.numbers:
-        print(comparison_rows(summaries(traces)).to_string())
+        print(summary_rows(summaries(traces)).to_string())
     print(*(f"{name}: {verdict}" for name, verdict in verdicts.items()), sep="\n")
 
 
-def _as_json(traces: dict[str, Trace], verdicts: dict[str, str]) -> dict:
+def _as_dict(traces: dict[str, Trace], verdicts: dict[str, str]) -> dict:
     table = summaries(traces)
     return {
         name: {
             "file": str(trace.path),
-            "bound": verdict_prefix(verdicts[name]),
+            "bound": bound_of_verdict(verdicts[name]),
             "verdict": verdicts[name],
             "summary": {
                 key: None if np.isnan(value) else value for key, value in table[name].items()
@@ -145,7 +145,7 @@ def _status(traces, verdicts, limit):
     """The exit status, after a sentence for each trace that fails."""
     if limit is None:
         return 0
-    undecided = [name for name, verdict in verdicts.items() if verdict_prefix(verdict) is None]
+    undecided = [name for name, verdict in verdicts.items() if bound_of_verdict(verdict) is None]
     for name in undecided:
         print(f"trace_report: {name} gives no verdict.", file=sys.stderr)
     shares = {name: trace.summary().idle_share for name, trace in traces.items()}

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from trace_report.trace_file import GIVES_WORK, named, no_gpu
+from trace_report.trace_file import GIVES_WORK, explain_no_gpu, is_named
 
 CLOCK_US = 1  # how far the clocks of CPU and GPU may be apart: older traces count whole µs
 DEVICE_WAITS = ".*(?:Device|Ctx|Context)Synchronize"
@@ -18,18 +18,18 @@ def find_fault(
 ) -> str:
     """A sentence on why a trace with these tables says nothing; "" for a sound one."""
     if gpu.empty:
-        return f"{no_gpu(launches)}."
+        return f"{explain_no_gpu(launches)}."
     return (
-        _processes(steps if marked else launches, "steps" if marked else "launches")
-        or _merged_files(launches, gpu)
-        or _overlap(steps)
-        or _without_kernels(launches, gpu)
-        or _devices(gpu)
-        or _clock(steps, waits, gpu)
+        _process_fault(steps if marked else launches, "steps" if marked else "launches")
+        or _merge_fault(launches, gpu)
+        or _overlap_fault(steps)
+        or _lost_kernel_fault(launches, gpu)
+        or _unknown_device_fault(gpu)
+        or _clock_fault(steps, waits, gpu)
     )
 
 
-def _processes(rows, what):
+def _process_fault(rows, what):
     processes = rows.process.nunique()
     if processes < 2:
         return ""
@@ -39,7 +39,7 @@ def _processes(rows, what):
     )
 
 
-def _merged_files(launches, gpu):
+def _merge_fault(launches, gpu):
     ids = launches.correlation
     if not ids[(ids > 0) & ids.isin(gpu.correlation)].duplicated().any():
         return ""
@@ -49,7 +49,7 @@ def _merged_files(launches, gpu):
     )
 
 
-def _overlap(steps):
+def _overlap_fault(steps):
     overlap_us = steps.end_us.cummax().shift() - steps.start_us
     if not overlap_us.max() > CLOCK_US:
         return ""
@@ -58,9 +58,9 @@ def _overlap(steps):
     return f"the steps overlap: {name} begins before an earlier one has ended{where}."
 
 
-def _without_kernels(launches, gpu):
+def _lost_kernel_fault(launches, gpu):
     """Launches of the steps without any activity: each graph has one, and each kernel."""
-    calls = launches[(launches.step >= 0) & named(launches, GIVES_WORK)]
+    calls = launches[(launches.step >= 0) & is_named(launches, GIVES_WORK)]
     lost = calls[~calls.correlation.isin(gpu.correlation)]
     if lost.empty:
         return ""
@@ -75,7 +75,7 @@ def _without_kernels(launches, gpu):
     )
 
 
-def _devices(gpu):
+def _unknown_device_fault(gpu):
     devices = gpu.device[gpu.step >= 0]
     if devices.nunique() < 2 or not (devices < 0).any():
         return ""
@@ -85,13 +85,13 @@ def _devices(gpu):
     )
 
 
-def _clock(steps, waits, gpu):
+def _clock_fault(steps, waits, gpu):
     """A sentence if GPU work begins before its launch, or ends after a wait for it."""
     what = "begin before their own launch"
     by_us = gpu.launch_us - gpu.start_us
     if not by_us.max() > CLOCK_US:
         what = "end after the host has waited for them"
-        by_us = _late_us(steps, waits, gpu)
+        by_us = _end_after_wait_us(steps, waits, gpu)
     if not by_us.max() > CLOCK_US:
         return ""
     return (
@@ -100,7 +100,7 @@ def _clock(steps, waits, gpu):
     )
 
 
-def _late_us(steps, waits, gpu):
+def _end_after_wait_us(steps, waits, gpu):
     """By how much each GPU activity ends after a wait that began when it had been launched.
 
     Where all run on one stream, a wait for a stream is one for them. With several GPUs nothing is
@@ -109,7 +109,7 @@ def _late_us(steps, waits, gpu):
     own = gpu[gpu.step >= 0]
     one_stream = len(own[["device", "stream"]].drop_duplicates()) == 1
     pattern = ".*(?:Stream|Device|Ctx|Context)Synchronize" if one_stream else DEVICE_WAITS
-    waits = waits[named(waits, pattern) & waits.process.isin(steps.process)]
+    waits = waits[is_named(waits, pattern) & waits.process.isin(steps.process)]
     waits = waits.sort_values("start_us")
     if waits.empty or own.device.nunique() > 1:
         return pd.Series(dtype=float)

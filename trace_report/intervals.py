@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 
-def merged(activities: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def clip_overlaps(activities: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """The activities by start, each with the dur_us that no earlier one of its group covers."""
     rows = activities.sort_values("start_us")
     rows["end_us"] = rows.groupby(keys).end_us.cummax()
@@ -14,7 +14,7 @@ def merged(activities: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     return rows.assign(dur_us=rows.end_us - rows.start_us)
 
 
-def busy_until(activities: pd.DataFrame, times: ArrayLike) -> np.ndarray:
+def busy_time_until(activities: pd.DataFrame, times: ArrayLike) -> np.ndarray:
     """For how many microseconds before each time did at least one of the activities run?"""
     order = np.argsort(activities.start_us.to_numpy(), kind="stable")
     start_us = activities.start_us.to_numpy()[order]
@@ -29,4 +29,4 @@ def busy_until(activities: pd.DataFrame, times: ArrayLike) -> np.ndarray:
 
 def busy_time(activities: pd.DataFrame) -> float:
     """For how many microseconds did at least one of the activities run?"""
-    return float(busy_until(activities, np.inf))
+    return float(busy_time_until(activities, np.inf))

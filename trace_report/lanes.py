@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from trace_report.intervals import busy_time
-from trace_report.step_view import end_us_of, events_of_step
+from trace_report.step_view import events_of_step, last_end_us
 from trace_report.trace import Trace
 from trace_report.units import in_words, unit
 
@@ -49,7 +49,7 @@ def titled_axes(title: str, height: float = 3.0, *shape: int, **options: Any) ->
     return axes
 
 
-def in_unit(axes: Axes, longest_us: float, label: str) -> None:
+def set_time_unit(axes: Axes, longest_us: float, label: str) -> None:
     """Write the x axis, in µs, in the unit of the longest time."""
     name, size = unit(longest_us)
     axes.xaxis.set_major_formatter(lambda us, _: f"{us / size:g}")
@@ -75,25 +75,25 @@ def timelines(
     """Draw the same step of several traces, a dict of name -> Trace, on one time axis."""
     parts = {name: events_of_step(trace, step) for name, trace in traces.items()}
     lanes = [len(_labels(part)) for part in parts.values()]
-    end = end_us or max([end_us_of(part) for part in parts.values()]) or 1
+    end = end_us or max([last_end_us(part) for part in parts.values()]) or 1
     height = 1.1 + 0.5 * sum(lanes) + 0.4 * len(lanes)
-    title = title or _work(parts)
+    title = title or _gpu_work_sentence(parts)
     column = titled_axes(
         title, height, len(parts), sharex=True, squeeze=False, height_ratios=lanes
     )[:, 0]
     for axes, (name, part) in zip(column, parts.items(), strict=True):
         axes.set_title(name, loc="left", fontsize="medium", fontweight="bold", pad=18)
         _draw(axes, part, end)
-    in_unit(column[-1], end, "time since the step began on the host")
+    set_time_unit(column[-1], end, "time since the step began on the host")
     column[-1].set(xlim=(0, end * 1.01))
     return column
 
 
-def _work(parts):
+def _gpu_work_sentence(parts):
     """For how long the GPU works in the step of each trace, and when its work ends."""
     said = []
     for name, part in parts.items():
-        busy_us, end_us = np.nan_to_num([busy_time(part["gpu"]), end_us_of({"gpu": part["gpu"]})])
+        busy_us, end_us = np.nan_to_num([busy_time(part["gpu"]), last_end_us({"gpu": part["gpu"]})])
         text = f"{in_words(busy_us)} of {in_words(end_us)}"
         said.append(f"{text} ({name})" if name else text)
     return f"The GPU works for {', '.join(said)}."

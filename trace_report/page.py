@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 
 from trace_report.lanes import COLOURS
-from trace_report.step_view import host_work, pale_bars_note, shown_step, trace_of_one_step
-from trace_report.table import BARS, comparison_rows, name_with_caveat, summaries
+from trace_report.step_view import longest_ranges, pale_bars_note, shown_step, trace_of_one_step
+from trace_report.table import BARS, name_with_caveat, summaries, summary_rows
 from trace_report.timeline import timeline
 from trace_report.trace import Trace
 from trace_report.units import in_words
@@ -65,11 +65,11 @@ def page(traces: dict[str, Trace]) -> str:
         bars=_bar_table(traces, table),
         timeline=timeline({name: trace for name, (trace, _) in alone.items()}, 0, NO_SCRIPT),
         shown=" ".join(
-            escape(_shown(name, traces[name], chosen[name], events))
+            escape(_shown_step_note(name, traces[name], chosen[name], events))
             for name, (_, events) in alone.items()
         )
         + pale_bars_note(trace for trace, _ in alone.values()),
-        numbers=_number_table(comparison_rows(table)),
+        numbers=_number_table(summary_rows(table)),
     )
 
 
@@ -79,7 +79,7 @@ def _bar_table(traces, table):
     for name, trace in traces.items():
         group = name_with_caveat(name, trace)
         if trace.gpu.empty:
-            groups[group] = {"step time": table[name].step_us, **host_work(trace)}
+            groups[group] = {"step time": table[name].step_us, **longest_ranges(trace)}
         else:
             groups[group] = table[name][list(BARS.values())].set_axis(list(BARS)).dropna().to_dict()
     longest = max([1, *(us for group in groups.values() for us in group.values())])
@@ -97,7 +97,7 @@ def _bar_table(traces, table):
     return f'<table class="bars"><colgroup><col><col></colgroup>{"".join(bodies)}</table>'
 
 
-def _shown(name, trace, step, events):
+def _shown_step_note(name, trace, step, events):
     """Which step of a trace the timeline shows, and how."""
     text = f"{name}: {trace.steps.name[step]}"
     if not events:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from trace_report.intervals import busy_until
+from trace_report.intervals import busy_time_until
 from trace_report.trace import Trace
 from trace_report.trace_file import outermost
 
@@ -39,7 +39,7 @@ def trace_of_one_step(trace: Trace, step: int) -> tuple[Trace, int]:
     meanwhile. Operators outside of any record_function range count as ranges of the host.
     """
     tables = {"launches": trace.launches, "waits": trace.waits, "gpu": trace.gpu}
-    tables["annotations"] = outermost(host_side(trace))
+    tables["annotations"] = outermost(host_ops_and_ranges(trace))
     tables = {name: rows[rows.step == step].assign(step=0) for name, rows in tables.items()}
     start_us = trace.steps.start_us[step]
     ends = [rows.end_us.max() for rows in tables.values() if len(rows)]
@@ -79,11 +79,11 @@ def events_of_step(trace: Trace, step: int) -> dict[str, pd.DataFrame]:
         for name, rows in tables.items()
     }
     others = part.pop("others")
-    inside = (others.at_us >= 0) & (others.at_us + others.dur_us <= end_us_of(part))
+    inside = (others.at_us >= 0) & (others.at_us + others.dur_us <= last_end_us(part))
     return part | {"others": others[inside]}
 
 
-def end_us_of(part: dict[str, pd.DataFrame]) -> float:
+def last_end_us(part: dict[str, pd.DataFrame]) -> float:
     """When the last event of these tables ends, from the step's start; 0 without any."""
     return max([0, *((rows.at_us + rows.dur_us).max() for rows in part.values() if len(rows))])
 
@@ -97,7 +97,7 @@ def _binned(rows, edges, lane):
         if len(events) < len(edges):
             bins.append(events)
             continue
-        busy_us = np.diff(busy_until(events, edges))
+        busy_us = np.diff(busy_time_until(events, edges))
         begin = np.searchsorted(edges, events.start_us, side="right") - 1
         counts = np.bincount(np.clip(begin, 0, len(busy_us) - 1), minlength=len(busy_us))
         names = [f"{count} events begin here" for count in counts]
@@ -109,14 +109,14 @@ def _binned(rows, edges, lane):
     return pd.concat(bins, ignore_index=True) if bins else rows
 
 
-def host_side(trace: Trace) -> pd.DataFrame:
+def host_ops_and_ranges(trace: Trace) -> pd.DataFrame:
     """The operators and the record_function ranges of the steps."""
     host = pd.concat([trace.annotations, trace.cpu_ops])
     return host[host.step >= 0]
 
 
-def host_work(trace: Trace) -> pd.Series:
+def longest_ranges(trace: Trace) -> pd.Series:
     """µs per step in the host's outermost ranges and operators, by name: the ten longest."""
-    work = outermost(host_side(trace))
+    work = outermost(host_ops_and_ranges(trace))
     totals = work.groupby(work.name.map(short_name)).dur_us.sum()
     return totals.sort_values(ascending=False)[:10] / len(trace.steps)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from trace_report.trace import Trace
-from trace_report.units import digits, in_words, percent
+from trace_report.units import format_number, in_words, percent
 
 ON_THE_HOST = ["step_us", "host_issue_us", "pause_us", "steps"]
 BARS = {"host time": "host_issue_us", "GPU busy time": "gpu_busy_us", "step time": "step_us"}
@@ -18,12 +18,12 @@ NUMBERS = {
     "idle before the first launch": ("loader_us", in_words),
     "only NCCL kernels": ("collective_us", in_words),
     "pause between steps": ("pause_us", in_words),
-    "launches": ("launches", digits),
-    "of these, graphs": ("graph_launches", digits),
-    "kernels": ("kernels", digits),
-    "copies and memsets": ("copies_and_memsets", digits),
-    "steps": ("steps", digits),
-    "of these, in steady state": ("steady_steps", digits),
+    "launches": ("launches", format_number),
+    "of these, graphs": ("graph_launches", format_number),
+    "kernels": ("kernels", format_number),
+    "copies and memsets": ("copies_and_memsets", format_number),
+    "steps": ("steps", format_number),
+    "of these, in steady state": ("steady_steps", format_number),
 }
 
 
@@ -42,7 +42,7 @@ def summaries(traces: dict[str, Trace]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def comparison_rows(table: pd.DataFrame) -> pd.DataFrame:
+def summary_rows(table: pd.DataFrame) -> pd.DataFrame:
     """What there is to compare in summaries, as text: a row per number that is not 0 for all."""
     written = {
         what: table.loc[column].map(write).replace("", "–")
@@ -54,4 +54,4 @@ def comparison_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 def name_with_caveat(name: str, trace: Trace) -> str:
     """The name of a trace, and that its numbers are of no step if so."""
-    return name if trace.marked() else f"{name} (the whole trace)"
+    return name if trace.is_marked() else f"{name} (the whole trace)"

@@ -39,7 +39,7 @@ def timeline_data(traces: dict[str, Trace], step: int) -> dict:
     A bar is [lane, start_us, dur_us, name, what to say of it, the bars that it started or was
     started by, whether it is of another step].
     """
-    rows = {name: _rows(trace, step) for name, trace in traces.items()}
+    rows = {name: _events_with_lanes(trace, step) for name, trace in traces.items()}
     every = pd.concat(rows.values())
     found = sorted(set(every.lane) - set(HOST), key=lambda lane: [*map(int, NUMBER.findall(lane))])
     lanes = {lane: colour for lane, colour in HOST.items() if lane in set(every.lane)}
@@ -50,7 +50,7 @@ def timeline_data(traces: dict[str, Trace], step: int) -> dict:
     return {"lanes": coloured, "end": end, "variants": variants}
 
 
-def _rows(trace, step):
+def _events_with_lanes(trace, step):
     """The step's outermost host ranges, launches, waits and GPU activities in one table, each with
     its lane.
     """
@@ -76,9 +76,10 @@ def _bars(rows, lanes):
         work = rows.loc[started.get(row.correlation, [])]
         by = launch.get(row.correlation)
         if row.lane == "launches":
-            more, partners = _starts(row, work), list(work.index)
+            more, partners = _started_work_text(row, work), list(work.index)
         else:
-            more, partners = _started(row, by, len(work)) if by else "", [by.Index] if by else []
+            more = _launch_text(row, by, len(work)) if by else ""
+            partners = [by.Index] if by else []
         other = row.step < 0
         more = "; launched outside of this step" if other else more
         where = "on the host" if row.lane in HOST else f"on {row.lane}"
@@ -89,7 +90,7 @@ def _bars(rows, lanes):
     return bars
 
 
-def _starts(launch, work):
+def _started_work_text(launch, work):
     """What a launch has started, and when that began."""
     if work.empty:
         return ""
@@ -100,7 +101,7 @@ def _starts(launch, work):
     return f"; starts {what} {in_words(first.at_us - launch.at_us)} after it was called"
 
 
-def _started(row, launch, number):
+def _launch_text(row, launch, number):
     """What has launched a GPU activity, and when."""
     others = f", which started {number - 1} more" if number > 1 else ""
     return f"; launched {in_words(row.at_us - launch.at_us)} before, by {launch.name}{others}"

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from trace_report import faults, verdict
-from trace_report.intervals import busy_until, merged
-from trace_report.trace_file import WHOLE, named, read_tables
+from trace_report.intervals import busy_time_until, clip_overlaps
+from trace_report.trace_file import WHOLE, is_named, read_tables
 
 NCCL = "nccl"  # begins the name of each kernel that communicates
 LONG = 10  # a launch call that takes so many times its usual time waits for room in the queue
@@ -54,31 +54,33 @@ class Trace:
         host_issue_us: the step's span on the host less wait_us, so Python and whatever else the
             thread does count as well. An upper bound: not every wait can be told
         wait_us: the part of the span inside calls named ...Synchronize on the step's own thread,
-            nested ones once, and inside launch calls that wait for the GPU; see _blocked
+            nested ones once, and inside launch calls that wait for the GPU; see
+            _blocked_in_launches_us
         launch_calls_us: the part of host_issue_us inside launch calls, on any thread
         loader_us: how long no GPU of the steps works before the step's first launch, as when it
             waits for a data loader
         gpu_busy_us: how long the step's busiest GPU works on what the step launched, whenever
         """
-        steps, own = self.steps, self._own()
+        steps, own = self.steps, self._gpu_work_of_steps()
 
         def total(rows, column=None):
             return np.bincount(rows.step + 1, column and rows[column], len(steps) + 1)[1:]
 
-        waits = self.waits[self.waits.thread.isin(steps.thread)]
-        blocked_us = self._blocked()
-        wait_us = np.minimum(total(merged(waits, ["step"]), "dur_us") + blocked_us, steps.dur_us)
+        waits = clip_overlaps(self.waits[self.waits.thread.isin(steps.thread)], ["step"])
+        blocked_us = self._blocked_in_launches_us()
+        wait_us = np.minimum(total(waits, "dur_us") + blocked_us, steps.dur_us)
         issue_us = steps.dur_us - wait_us
-        calls = merged(self.launches, ["step"])  # on several threads: autograd launches as well
+        # on several threads: autograd launches as well
+        calls = clip_overlaps(self.launches, ["step"])
         launch_us = (total(calls, "dur_us") - blocked_us).clip(min=0)
-        busy = merged(own, ["step", "device"])
+        busy = clip_overlaps(own, ["step", "device"])
         busy = busy.groupby(["step", "device"], as_index=False).dur_us.sum()
         busy_us = busy.groupby("step").dur_us.max().reindex(steps.index, fill_value=0.0)
         columns = {
             "host_issue_us": issue_us,
             "launch_calls_us": np.minimum(launch_us, issue_us),
             "wait_us": wait_us,
-            "loader_us": self._before_launch(steps.start_us),
+            "loader_us": self._idle_before_launch_us(steps.start_us),
             "gpu_busy_us": busy_us,
             "launches": total(self.launches),
             "graph_launches": total(self.launches[self.launches.graph]),
@@ -87,7 +89,7 @@ class Trace:
         }
         return pd.DataFrame(columns, steps.index.rename("step"))
 
-    def _own(self):
+    def _gpu_work_of_steps(self):
         """The GPU activities that the steps launched."""
         return self.gpu[self.gpu.step >= 0]
 
@@ -95,28 +97,28 @@ class Trace:
         """What these devices do on launches of the trace, of a step or not."""
         return self.gpu[self.gpu.device.isin(devices) & ~self.gpu.orphan]
 
-    def _blocked(self):
+    def _blocked_in_launches_us(self):
         """For how long per step launch calls wait for the GPU: while it works, a copy that returns
         only when it has ended, and a call that takes LONG times as long as others of its name.
         """
         calls = self.launches[self.launches.step >= 0]
         ends = self.gpu.drop_duplicates("correlation").set_index("correlation").end_us
         ended_us = calls.correlation.map(ends.drop(np.nan, errors="ignore"))
-        blocks = named(calls, ".*Memcpy") & (ended_us <= calls.end_us)
+        blocks = is_named(calls, ".*Memcpy") & (ended_us <= calls.end_us)
         blocks |= calls.dur_us > LONG * calls.groupby("name").dur_us.transform("median")
-        rows = merged(calls[blocks], ["step"])
-        busy_us = busy_until(self.gpu, rows.end_us) - busy_until(self.gpu, rows.start_us)
+        rows = clip_overlaps(calls[blocks], ["step"])
+        busy_us = busy_time_until(self.gpu, rows.end_us) - busy_time_until(self.gpu, rows.start_us)
         return np.bincount(rows.step, busy_us, len(self.steps))
 
-    def _before_launch(self, begin_us):
+    def _idle_before_launch_us(self, begin_us):
         """How long no GPU of the steps works from these times until each step's first launch."""
         first_us = self.launches.groupby("step").start_us.min().reindex(self.steps.index)
         until_us = np.fmax(first_us.fillna(self.steps.end_us), begin_us)
-        gpus = self._on(self._own().device)
+        gpus = self._on(self._gpu_work_of_steps().device)
         edges = [begin_us, until_us]
-        return np.diff(edges - busy_until(gpus, edges), axis=0)[0]
+        return np.diff(edges - busy_time_until(gpus, edges), axis=0)[0]
 
-    def host_time(self) -> pd.DataFrame:
+    def split_host_time(self) -> pd.DataFrame:
         """Split the host's time, a row per step, in microseconds under the profiler.
 
         launch calls: inside the CUDA calls that give the GPU work, on any thread; waiting: inside
@@ -133,7 +135,7 @@ class Trace:
             raise IndexError(f"the trace has steps 0 to {len(self.steps) - 1}, not {step}")
         return self.steps.start_us[step]
 
-    def marked(self) -> bool:
+    def is_marked(self) -> bool:
         """Whether the trace has steps."""
         return self.steps.name[0] != WHOLE
 
@@ -145,8 +147,8 @@ class Trace:
         out, because it starts with an idle GPU; so are those around that launch nothing. With one
         such step, or without marks, there is one row: from its start until its GPU work has ended.
         """
-        done_us = self._own().groupby("step").end_us.max().cummax()
-        if not self.marked() or len(done_us) < 2:
+        done_us = self._gpu_work_of_steps().groupby("step").end_us.max().cummax()
+        if not self.is_marked() or len(done_us) < 2:
             step = self.steps.loc[done_us.index[:1] if len(done_us) else self.steps.index]
             end_us = np.fmax(step.end_us.max(), done_us.max())
             columns = {"start_us": step.start_us[:1], "end_us": end_us}
@@ -171,7 +173,7 @@ class Trace:
         they wait for another rank. loader_us makes up loader_share of the idle time. Host times are
         of the steady steps but the last, whose mark holds the profiler's stop.
         """
-        spans, own = self.spans(), self._own()
+        spans, own = self.spans(), self._gpu_work_of_steps()
         edges = spans[["start_us", "end_us", "pause_us", "resume_us"]].to_numpy()
         used = self._on(own.device)
         gpus = [rows for _, rows in own.groupby("device")]
@@ -181,7 +183,7 @@ class Trace:
             return (end - start - (resume - pause)).mean()
 
         def within(activities):
-            return per_step(busy_until(activities, edges))
+            return per_step(busy_time_until(activities, edges))
 
         own = max(gpus, key=within, default=own)  # of the busiest
         busiest = self._on(own.device)
@@ -192,7 +194,7 @@ class Trace:
         kernels = own[own.kind == "kernel"]
         means["gpu_busy_us"] = within(own)  # work of two steps at once counts once
         means["any_busy_us"] = within(used)
-        means["collective_us"] = work_us - within(busiest[~named(busiest, NCCL)])
+        means["collective_us"] = work_us - within(busiest[~is_named(busiest, NCCL)])
         means["outside_us"] = work_us - within(own)
         means["orphan_us"] = within(every) - work_us
         means["step_us"] = step_us
@@ -200,7 +202,7 @@ class Trace:
         means["idle_share"] = idle_us / step_us if step_us else 0.0
         means["loader_share"] = min(1.0, means.loader_us / idle_us) if idle_us else 0.0
         means["graph_kernels"] = kernels.graph.mean() if len(kernels) else 0.0
-        means["marked"] = float(self.marked())
+        means["marked"] = float(self.is_marked())
         means["steps"] = len(launching)
         means["steady_steps"] = len(spans) if len(launching) > 1 else 0
         means["gpus"] = len(gpus)
@@ -216,12 +218,12 @@ class Trace:
         host = ["host_issue_us", "launch_calls_us", "wait_us"]
         means[host] = each.loc[spans.index[:-1] if len(spans) > 1 else spans.index, host].mean()
         begin_us = np.fmax(self.steps.start_us, spans.start_us.iloc[0])
-        means["loader_us"] = self._before_launch(begin_us)[spans.index].mean()
+        means["loader_us"] = self._idle_before_launch_us(begin_us)[spans.index].mean()
         return means, launching
 
     def fault(self) -> str:
         """A sentence on why the averages of this trace mean nothing; "" for a sound trace."""
-        return faults.find_fault(self.steps, self.launches, self.waits, self.gpu, self.marked())
+        return faults.find_fault(self.steps, self.launches, self.waits, self.gpu, self.is_marked())
 
     def verdict(self) -> str:
         """What is the limit, GPU or CPU, and what could a graph save at most? See CPU_BOUND."""

@@ -59,9 +59,9 @@ def outermost(annotations: pd.DataFrame) -> pd.DataFrame:
     return named[named.start_us >= named.end_us.cummax().shift(fill_value=0)]
 
 
-def no_gpu(calls: pd.DataFrame) -> str:
+def explain_no_gpu(calls: pd.DataFrame) -> str:
     """Why a trace with these calls of the host holds no GPU activity."""
-    if not (launched := named(calls, GIVES_WORK)).any():
+    if not (launched := is_named(calls, GIVES_WORK)).any():
         return NO_GPU
     return (
         f"it holds no GPU activity, although it holds {launched.sum()} launches such as "
@@ -106,7 +106,7 @@ def _tables(events, needs_gpu):
     host = events[events.category.isin(HOST)]
     gpu = events[events.category.isin(GPU)]
     if gpu.empty and needs_gpu:
-        raise ValueError(no_gpu(host))
+        raise ValueError(explain_no_gpu(host))
     if host.empty:
         raise ValueError(
             "it holds GPU activity but no event of the host, so record ProfilerActivity.CPU as well"
@@ -117,11 +117,11 @@ def _tables(events, needs_gpu):
         steps = _single_step(host)
     steps = steps.reset_index(drop=True)
     calls = host[host.category.isin(["cuda_runtime", "cuda_driver"])]
-    launches = calls[named(calls, LAUNCH) | calls.correlation.isin(gpu.correlation.dropna())]
-    launches = launches.assign(graph=named(launches, ".*GraphLaunch"))
+    launches = calls[is_named(calls, LAUNCH) | calls.correlation.isin(gpu.correlation.dropna())]
+    launches = launches.assign(graph=is_named(launches, ".*GraphLaunch"))
     tables = {"cpu_ops": host[host.category == "cpu_op"], "annotations": annotations}
-    tables |= {"launches": launches, "waits": calls[named(calls, ".*Synchronize")]}
-    tables = {name: _in_steps(table, steps) for name, table in tables.items()}
+    tables |= {"launches": launches, "waits": calls[is_named(calls, ".*Synchronize")]}
+    tables = {name: _with_step_column(table, steps) for name, table in tables.items()}
     gpu = _join(gpu, tables["launches"])
     return {"steps": steps.assign(step=steps.index), "gpu": gpu, **tables}
 
@@ -134,7 +134,7 @@ def _single_step(host):
     return pd.DataFrame([row | {"thread": thread, "process": process}])
 
 
-def named(table: pd.DataFrame, pattern: str) -> pd.Series:
+def is_named(table: pd.DataFrame, pattern: str) -> pd.Series:
     """Whether each row's name matches the pattern from its start on; it is tried once per name."""
     matches = {name: re.match(pattern, name) is not None for name in table.name.unique()}
     return table.name.map(matches).astype(bool)
@@ -162,7 +162,7 @@ def _join(gpu, launches):
     return gpu.fillna({"stream": -1, "device": only}).reset_index(drop=True)
 
 
-def _in_steps(table, steps):
+def _with_step_column(table, steps):
     """Add the column step: the row of steps in whose span each row starts, or -1.
 
     Other processes than that of the steps have no step.

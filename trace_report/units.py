@@ -3,7 +3,7 @@
 import math
 
 
-def digits(value: float) -> str:
+def format_number(value: float) -> str:
     """Three significant digits, or all before the point: 12345, 62.1, 5.93, 7; – for nan."""
     if math.isnan(value):
         return "–"
@@ -23,7 +23,7 @@ def in_words(us: float) -> str:
     if math.isnan(us):
         return ""
     name, size = unit(us)
-    return f"{digits(us / size)} {name}"
+    return f"{format_number(us / size)} {name}"
 
 
 def percent(share: float) -> str:

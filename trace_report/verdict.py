@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from trace_report.units import digits, in_words
+from trace_report.units import format_number, in_words
 
 CPU_BOUND = 0.2  # a step is CPU-bound if the GPU idles for this share of it or more, else GPU-bound
 LOADER_BOUND = 0.5  # it waits for data if more of the idle time than this is before launches
@@ -14,12 +14,12 @@ SHORTEST_US = 0.001  # a trace counts whole nanoseconds
 
 def verdict(s: pd.Series) -> str:
     """The verdict on a sound trace, from its summary."""
-    if refused := _no_step(s) or _one_step(s) or _undecided_reason(s):
+    if refused := _unusable_steps_reason(s) or _one_step_reason(s) or _undecided_reason(s):
         return f"No verdict: {refused}"
-    return f"{'; '.join([_limit(s), *_remarks(s)])}. {_advice(s)}"
+    return f"{'; '.join([_headline(s), *_remarks(s)])}. {_advice(s)}"
 
 
-def _no_step(s):
+def _unusable_steps_reason(s):
     if not s.marked:
         return (
             "the trace has no steps, so call profiler.step() after each one. For the whole trace, "
@@ -34,7 +34,7 @@ def _no_step(s):
     return ""
 
 
-def _one_step(s):
+def _one_step_reason(s):
     """A single step begins with an idle GPU: what is certain all the same decides."""
     if s.steady_steps or s.idle_share < CPU_BOUND:
         return ""
@@ -91,7 +91,7 @@ def _bound_by_idle_share(idle_share):
     return "CPU-bound" if 1 - SLOWED * (1 - idle_share) >= CPU_BOUND else ""
 
 
-def _limit(s):
+def _headline(s):
     limit = "CPU-bound" if s.idle_share >= CPU_BOUND else "GPU-bound"
     gpu = "the GPU" if s.gpus == 1 else f"the busiest of {s.gpus:.0f} GPUs"
     return (
@@ -125,7 +125,7 @@ def _remarks(s):
 
 def _advice(s):
     if s.graph_kernels > 0.9:
-        graphs = f"{digits(s.graph_launches)} launched per step"
+        graphs = f"{format_number(s.graph_launches)} launched per step"
         return f"Its kernels come from graphs already, {graphs}."
     waits = s.loader_share if _waits_for_data(s) else 0
     saved_us = s.idle_share * s.step_us * (1 - waits)
@@ -135,7 +135,7 @@ def _advice(s):
     return f"{graph} of the whole step could save at most {most}."
 
 
-def verdict_prefix(verdict: str) -> str | None:
+def bound_of_verdict(verdict: str) -> str | None:
     """CPU-bound or GPU-bound, as a verdict begins; None if there is no verdict."""
     limit = verdict.partition(":")[0]
     return None if limit == "No verdict" else limit

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from capturable.inputs import Call
-from capturable.live_objects import names_of
+from capturable.live_objects import own_attributes
 from capturable.user_lines import is_users
 
 TRAINING = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
@@ -51,7 +51,7 @@ class Place(NamedTuple):
             if is_a(holder, INDEXED):
                 return holder[key]
             if is_a(holder, type) or is_a(holder, ModuleType):
-                return names_of(holder)[key]
+                return own_attributes(holder)[key]
             return object.__getattribute__(holder, key)
         except (ValueError, LookupError, AttributeError):
             return MISSING
@@ -61,7 +61,7 @@ class Place(NamedTuple):
         if self.get() is value or is_a(self.holder, tuple):
             return
         if is_a(self.holder, CellType):
-            _bind(self.holder, "cell_contents", value)
+            _set_or_delete_attribute(self.holder, "cell_contents", value)
         elif is_a(self.holder, INDEXED):
             kind = type(self.holder)
             if value is MISSING:
@@ -69,10 +69,10 @@ class Place(NamedTuple):
             else:
                 kind.__setitem__(self.holder, self.key, value)
         else:
-            _bind(self.holder, self.key, value)
+            _set_or_delete_attribute(self.holder, self.key, value)
 
 
-def _bind(holder: Any, name: str, value: Any) -> None:
+def _set_or_delete_attribute(holder: Any, name: str, value: Any) -> None:
     if value is MISSING:
         delattr(holder, name)
     else:
@@ -89,7 +89,7 @@ def reach(*roots: Any) -> list[Place]:
     found: list[Place] = []
     seen: set[int] = set()
     queue: deque = deque(
-        (label, value, True, 0) for root in roots for label, value in _named_root(root)
+        (label, value, True, 0) for root in roots for label, value in _named_roots(root)
     )
     while queue:
         label, value, users, depth = queue.popleft()
@@ -109,7 +109,7 @@ def reach(*roots: Any) -> list[Place]:
     return found
 
 
-def _named_root(root: Any) -> Iterator[tuple[str, Any]]:
+def _named_roots(root: Any) -> Iterator[tuple[str, Any]]:
     """A root, and of a step's inputs each of them by its name."""
     if not is_a(root, Call):
         yield "", root
@@ -122,7 +122,7 @@ def _parts(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
     """The label, holder and key of each thing directly in a value."""
     start = f"{label}." if label else ""
     if is_a(value, (ModuleType, type)):
-        yield from _parts_of_names(label, value, own)
+        yield from _parts_of_module_or_class(label, value, own)
         return
     if is_a(value, FunctionType):
         yield from _parts_of_function(label, value, own)
@@ -133,28 +133,28 @@ def _parts(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
         yield from _items(label, value)
     else:
         yield from (
-            (start + slot, value, slot) for kind in type(value).__mro__ for slot in _slots(kind)
+            (start + slot, value, slot) for kind in type(value).__mro__ for slot in _slots_of(kind)
         )
         if own:
             yield from _items(label, (type(value),))
-    attributes = names_of(value)
+    attributes = own_attributes(value)
     yield from ((start + str(key), attributes, key) for key in attributes)
 
 
 def _parts_of_function(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
     cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
     yield from ((name, cell, "") for name, cell in cells)
-    names = _globals(value.__code__) if own else ()
+    names = _global_names_used(value.__code__) if own else ()
     yield from ((name, value.__globals__, name) for name in names)
     defaults = [value.__defaults__, value.__kwdefaults__]
     yield from ((f"{value.__name__}'s defaults", defaults, number) for number in range(2))
 
 
-def _parts_of_names(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
+def _parts_of_module_or_class(label: str, value: Any, own: bool) -> Iterator[tuple[str, Any, Any]]:
     """Of a module or class."""
     if not own:
         return
-    names = names_of(value)
+    names = own_attributes(value)
     title = names.get("__name__", label)
     if is_a(value, type):
         title = type.__dict__["__name__"].__get__(value)
@@ -171,7 +171,7 @@ def _items(label: str, value: Any) -> Iterator[tuple[str, Any, Any]]:
             yield name if label else label, value, key
 
 
-def _slots(kind: type) -> tuple[str, ...]:
+def _slots_of(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
     slots = (slots,) if isinstance(slots, str) else slots
     return tuple(slot for slot in slots if not slot.startswith("__"))
@@ -182,21 +182,21 @@ def _is_users(value: Any) -> bool:
     if is_a(value, FunctionType):
         return is_users(value.__code__.co_filename, value.__module__ or "")
     if is_a(value, ModuleType):
-        names = names_of(value)
+        names = own_attributes(value)
         return is_users(names.get("__file__") or "<none>", names.get("__name__") or "")
     kind = value if is_a(value, type) else type(value)
-    module = sys.modules.get(_module_of(kind))
+    module = sys.modules.get(_module_name_of(kind))
     return kind is SimpleNamespace or (is_a(module, ModuleType) and _is_users(module))
 
 
-def _module_of(kind: type) -> str:
-    name = names_of(kind).get("__module__", "")
+def _module_name_of(kind: type) -> str:
+    name = own_attributes(kind).get("__module__", "")
     return name if isinstance(name, str) else ""
 
 
 @functools.cache
-def _globals(code: CodeType) -> frozenset[str]:
+def _global_names_used(code: CodeType) -> frozenset[str]:
     """The global names that a function's code reads or writes, inner functions included."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname in NAMING}
-    inner = (_globals(const) for const in code.co_consts if isinstance(const, CodeType))
+    inner = (_global_names_used(const) for const in code.co_consts if isinstance(const, CodeType))
     return frozenset(names.union(*inner))

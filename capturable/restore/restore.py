@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from capturable.live_objects import live_objects, name_of, names_of
+from capturable.live_objects import live_objects, name_of, own_attributes
 from capturable.restore.reachable import CONTAINERS, TRAINING, Place, is_a, reach
 from capturable.restore.tensor_memory import Memory
-from capturable.stand_in import on_stand_in
+from capturable.stand_in import stand_in_device
 
 
 class NotRestored(RuntimeError):
@@ -29,8 +29,8 @@ class Restore:
     class attributes and globals, the grad mode and default dtype, and the random states of Python,
     numpy, torch and the generators in reach. Objects of libraries are followed three objects deep.
     Iterators, open files, compilers' caches and other processes stay where they are. The memory
-    that roots reach is kept as a copy, and that of tensors announced to written(), or, with
-    everything=True, of all that are alive. Of these a checksum is taken; one that differs
+    that roots reach is kept as a copy, and that of tensors announced to keep_before_write(), or,
+    with everything=True, of all that are alive. Of these a checksum is taken; one that differs
     afterwards raises NotRestored, as does all that cannot be put back, after the rest was.
     """
 
@@ -39,16 +39,16 @@ class Restore:
 
     @torch.no_grad()
     def __enter__(self) -> "Restore":
-        _settle()
+        _synchronize_stand_in()
         # first: looking may draw numbers
-        self.states = [(put, get()) for get, put in _process_states()]
+        self.states = [(put, get()) for get, put in _process_state_accessors()]
         alive = live_objects(torch.Tensor, *TRAINING)
         tensors = [thing for thing in alive if isinstance(thing, torch.Tensor)]
         training = [thing for thing in alive if not isinstance(thing, torch.Tensor)]
         places = reach(*self.roots, *training)
         self.places = [(place, place.get()) for place in places]
         values = [*self.roots, *(value for _, value in self.places)]
-        self.states += [(put, get()) for get, put in _states_among(values)]
+        self.states += [(put, get()) for get, put in _random_accessors_among(values)]
         self.containers = [(value, _content(value)) for value in _containers(places, values)]
         kinds = {place.holder for place in places if is_a(place.holder, type)}
         self.classes = [(kind, set(vars(kind))) for kind in kinds]
@@ -58,14 +58,14 @@ class Restore:
         self.arrays = [(value, value.copy()) for value in values if _is_array(value)]
         return self
 
-    def written(self, tensor: torch.Tensor) -> None:
+    def keep_before_write(self, tensor: torch.Tensor) -> None:
         """Keep the memory of a tensor that is about to be written."""
         self.memory.keep(tensor)
 
     @torch.no_grad()
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         failed: list[str] = []
-        _settle()
+        _synchronize_stand_in()
         for thing, put in self._steps():
             try:
                 put()
@@ -98,9 +98,9 @@ class Restore:
             yield "a random state", partial(put, state)
 
 
-def _settle() -> None:
+def _synchronize_stand_in() -> None:
     """Let the stand-in's launches come to their end: memory that is put back stays so."""
-    device = on_stand_in()
+    device = stand_in_device()
     if device is not None and device.capture is None:
         torch.cuda.synchronize()
 
@@ -111,7 +111,8 @@ def _containers(places: list[Place], values: list[Any]) -> list[Any]:
     holders = [place.holder for place in places if is_a(place.holder, dict)]
     found = [holder for holder in holders if "__builtins__" not in holder]
     found += [value for value in values if is_a(value, CONTAINERS)]
-    empty = (names_of(value) for value in values)  # an object's, whose first attribute is to come
+    # an object's, whose first attribute is to come
+    empty = (own_attributes(value) for value in values)
     found += [names for names in empty if type(names) is dict and not names]
     return list({id(value): value for value in found}.values())
 
@@ -135,11 +136,11 @@ def _refill(value: Any, content: Any) -> None:
 
 def _same(value: Any, content: Any) -> bool:
     """Whether a container holds the very same things."""
-    old, new = _flat(value), _flat(content)
+    old, new = _keys_and_values(value), _keys_and_values(content)
     return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
 
 
-def _flat(value: Any) -> list[Any]:
+def _keys_and_values(value: Any) -> list[Any]:
     return [*value, *value.values()] if isinstance(value, dict) else list(value)
 
 
@@ -148,7 +149,7 @@ def _is_array(value: Any) -> bool:
     return numpy is not None and is_a(value, numpy.ndarray) and value.flags.writeable
 
 
-def _process_states() -> Iterator[tuple[Callable, Callable]]:
+def _process_state_accessors() -> Iterator[tuple[Callable, Callable]]:
     """Getter and setter of torch's switches, and of every random state of the process."""
     yield torch.is_grad_enabled, torch.set_grad_enabled
     yield torch.get_default_dtype, torch.set_default_dtype
@@ -163,7 +164,7 @@ def _process_states() -> Iterator[tuple[Callable, Callable]]:
         yield numpy.random.get_state, numpy.random.set_state
 
 
-def _states_among(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
+def _random_accessors_among(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
     """Getter and setter of every random state among the values."""
     numpy = sys.modules.get("numpy")
     for value in values:
@@ -173,8 +174,8 @@ def _states_among(values: list[Any]) -> Iterator[tuple[Callable, Callable]]:
             yield value.get_state, value.set_state
         elif numpy and is_a(value, numpy.random.Generator):
             bits = value.bit_generator
-            yield partial(_deep, bits), partial(setattr, bits, "state")
+            yield partial(_copy_bit_generator_state, bits), partial(setattr, bits, "state")
 
 
-def _deep(bits: Any) -> dict:
+def _copy_bit_generator_state(bits: Any) -> dict:
     return copy.deepcopy(bits.state)

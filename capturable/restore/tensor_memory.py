@@ -30,7 +30,7 @@ class Memory:
     """
 
     def __init__(self, alive: list[torch.Tensor], reached: list[Any]) -> None:
-        self.forms = [Form.of(tensor) for tensor in alive if _plain(tensor)]
+        self.forms = [Form.of(tensor) for tensor in alive if _is_plain_tensor(tensor)]
         self.copies: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
         # type wakes no proxy
         inside = [leaf for leaf in tree_leaves(reached) if issubclass(type(leaf), torch.Tensor)]
@@ -146,7 +146,7 @@ class Form(NamedTuple):
             tensor.grad = self.grad
 
 
-def _plain(tensor: torch.Tensor) -> bool:
+def _is_plain_tensor(tensor: torch.Tensor) -> bool:
     return type(tensor) in PLAIN and not tensor.is_nested and storage_of(tensor) is not None
 
 

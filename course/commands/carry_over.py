@@ -19,25 +19,27 @@ from typing import Any
 
 import nbformat
 
-from course.commands.due import recorded
+from course.commands.due import recording_paths
 from course.files import replacing
 from course.lessons import lesson_file
 from course.paths import NOTEBOOKS, ROOT, LessonError
 from course.recordings.cells import code_cells
 from course.recordings.counts import TOOLS
-from course.recordings.recording import Recording, program, reading, stale, written
+from course.recordings.recording import Recording, changes_since, code_hashes, json_text, trace_hash
 
 CHANGES = """\
 import json, sys, nbformat
 from pathlib import Path
 from course.lessons import lesson_file
-from course.recordings.recording import Recording, stale
+from course.recordings import recording
+
+changes_since = getattr(recording, "changes_since", None) or recording.stale  # its older name
 
 changes = {}
 for path in map(Path, sys.argv[1:]):
     try:
         notebook = nbformat.read(lesson_file(path.stem), as_version=4)
-        changes[str(path)] = stale(notebook, Recording.read(path))
+        changes[str(path)] = changes_since(notebook, recording.Recording.read(path))
     except (RuntimeError, LookupError) as error:
         changes[str(path)] = [str(error)]
 print(json.dumps(changes))
@@ -53,13 +55,13 @@ def carry_over(commit: str, renamed: tuple[str, str] | None = None) -> tuple[lis
     """Carry all recordings over from a commit; returns the lessons that got other hashes, and a
     sentence for each that is refused.
     """
-    paths = [path.relative_to(ROOT) for path in recorded()]
-    with _checked_out(commit) as base:
+    paths = [path.relative_to(ROOT) for path in recording_paths()]
+    with _temporary_worktree(commit) as base:
         there = [path for path in paths if (base / path).exists()]
         command = [sys.executable, "-c", CHANGES, *map(str, there)]
         changes = json.loads(subprocess.run(command, cwd=base, **TEXT).stdout)
         if renamed:
-            _rename(base, *renamed)
+            _rename_in_code(base, *renamed)
         carried, refused = [], []
         for path in paths:
             try:
@@ -67,14 +69,14 @@ def carry_over(commit: str, renamed: tuple[str, str] | None = None) -> tuple[lis
                     raise RefusedError(f"{path.stem} has no recording there")
                 if found := changes[str(path)]:
                     raise RefusedError(f"{path.stem} was not fresh there: {'; '.join(found)}")
-                if _carried(path, base):
+                if _rehash_recording(path, base):
                     carried.append(path.stem)
             except RefusedError as error:
                 refused.append(str(error))
     return carried, refused
 
 
-def _carried(path: Path, base: Path) -> bool:
+def _rehash_recording(path: Path, base: Path) -> bool:
     """Write a recording's new hashes; returns whether any differs. Raises RefusedError."""
     text = (ROOT / path).read_text(encoding="utf-8")
     if text != (base / path).read_text(encoding="utf-8"):
@@ -82,10 +84,10 @@ def _carried(path: Path, base: Path) -> bool:
     content = json.loads(text)
     file = lesson_file(path.stem)
     there = lesson_file(path.stem, base / NOTEBOOKS.relative_to(ROOT))
-    then = program(code_cells(_notebook(there)), base)
-    if found := stale(_notebook(file), Recording.of(path, content | then)):
+    then = code_hashes(code_cells(_notebook(there)), base)
+    if found := changes_since(_notebook(file), Recording.from_content(path, content | then)):
         raise RefusedError(f"{path.stem} has changed since: {'; '.join(found)}")
-    now = program(code_cells(_notebook(file)))
+    now = code_hashes(code_cells(_notebook(file)))
     for cell, old in zip(now["cells"], content["cells"], strict=True):
         if cell["cell"] == old["cell"]:  # a comment of its first line is no change
             cell["begins"] = old["begins"]
@@ -95,10 +97,11 @@ def _carried(path: Path, base: Path) -> bool:
     now["definitions"] |= tools | known
     about = {key: part for key, part in content.items() if key not in {"digest", *now}}
     folder = (ROOT / path).with_suffix("")  # how traces are read may have changed, too
-    about["readings"] = {name: reading(folder / trace) for name, trace in about["traces"].items()}
+    files = about["traces"].items()
+    about["readings"] = {name: trace_hash(folder / file) for name, file in files}
     kept = ("values", "outputs")
     measured = [{key: cell[key] for key in kept if key in cell} for cell in content["cells"]]
-    new = written(about, now, measured)
+    new = json_text(about, now, measured)
     if new != text:
         with replacing(ROOT / path) as target:
             target.write_text(new, encoding="utf-8", newline="\n")
@@ -110,7 +113,7 @@ def _notebook(file: Path) -> nbformat.NotebookNode:
 
 
 @contextmanager
-def _checked_out(commit: str) -> Iterator[Path]:
+def _temporary_worktree(commit: str) -> Iterator[Path]:
     """The project as it was at a commit, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder).resolve() / "base"
@@ -122,7 +125,7 @@ def _checked_out(commit: str) -> Iterator[Path]:
             subprocess.run([*git, "worktree", "remove", "--force", str(base)], **TEXT)
 
 
-def _rename(base: Path, old: str, new: str) -> None:
+def _rename_in_code(base: Path, old: str, new: str) -> None:
     """Rename a name in all code of a folder. Raises RefusedError if the new one is taken there."""
     files = [file for suffix in ("py", "ipynb") for file in base.rglob(f"*.{suffix}")]
     for file in files:

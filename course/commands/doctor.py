@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import torch
 from packaging.version import Version
 
-from course.machine import lessons_only_recorded, machine
+from course.machine import machine, recorded_only_notices
 from course.paths import CONFORMANCE, REFERENCE_GPU, TRACES
 
 MINIMUM_PYTHON, MINIMUM_TORCH = (3, 11), (2, 11)
 
 
-def kernels_seen() -> int:
+def count_profiled_kernels() -> int:
     """How many kernels torch.profiler sees of one addition on the GPU (1 where it works)."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -32,35 +32,35 @@ def report() -> Iterator[tuple[str, str]]:
     """
     found, live = machine(), torch.cuda.is_available()
     fine = sys.version_info >= MINIMUM_PYTHON
-    yield check_result(fine, f"Python {found['python']}", "install Python 3.11 or newer")
+    yield marked_line(fine, f"Python {found['python']}", "install Python 3.11 or newer")
     fine = Version(torch.__version__).release >= MINIMUM_TORCH
     fix = "run `make lab`, which installs the tested version"
-    yield check_result(fine, f"torch {found['torch']}", fix)
-    yield from live_report(found) if live else [("[--]", why_no_gpu(found))]
+    yield marked_line(fine, f"torch {found['torch']}", fix)
+    yield from gpu_report(found) if live else [("[--]", why_no_gpu(found))]
     lessons = len(set((TRACES / REFERENCE_GPU).glob("*.json")) - {CONFORMANCE})
     restore = "restore traces/ with git"
     there = f"{lessons} recorded lessons in traces/{REFERENCE_GPU}"
-    yield check_result(lessons > 0, there, restore)
+    yield marked_line(lessons > 0, there, restore)
     mode = "live on this GPU" if live else "as recorded" if lessons else "not at all"
-    yield check_result(live or lessons > 0, f"%%gpu cells run {mode}", f"find a GPU, or {restore}")
+    yield marked_line(live or lessons > 0, f"%%gpu cells run {mode}", f"find a GPU, or {restore}")
 
 
-def check_result(fine: bool, what: str, fix: str) -> tuple[str, str]:
+def marked_line(fine: bool, what: str, fix: str) -> tuple[str, str]:
     """A check's mark and sentence: what was found, and where that is not fine, the fix."""
     return ("[OK]", what) if fine else ("[FAIL]", f"{what}: {fix}")
 
 
-def live_report(found: dict) -> Iterator[tuple[str, str]]:
+def gpu_report(found: dict) -> Iterator[tuple[str, str]]:
     """The checks of a machine on which torch sees a GPU."""
     versions = f"driver {found['driver']}, torch built for CUDA {found['cuda']}"
     yield "[OK]", f"GPU {found['gpu']}, {versions}"
     gib = torch.cuda.get_device_properties(0).total_memory / 2**30
     small = "" if gib > 7 else ": lessons are made for 8 GB: watch each one's stated need"
     yield "[--]" if small else "[OK]", f"GPU memory {gib:.0f} GiB{small}"
-    seen = kernels_seen()
+    seen = count_profiled_kernels()
     fix = "close other profilers, and allow access to CUPTI"
-    yield check_result(seen == 1, f"torch.profiler saw {seen} of 1 kernels", fix)
-    for sentence in lessons_only_recorded():
+    yield marked_line(seen == 1, f"torch.profiler saw {seen} of 1 kernels", fix)
+    for sentence in recorded_only_notices():
         yield "[--]", sentence
 
 

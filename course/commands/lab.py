@@ -40,8 +40,8 @@ def update(course: Path = NOTEBOOKS, copy: Path = MY_LESSONS) -> list[str]:
     for name in notebook_paths(course):
         path = course / name
         mine = copy / name
-        new = content_hash(course / name)
-        have = content_hash(mine) if mine.is_file() else None
+        new = learners_content_hash(course / name)
+        have = learners_content_hash(mine) if mine.is_file() else None
         if mine.exists() and have is None:
             said.append(f"{short(mine)} is no file: rename it to get the lesson.")
         elif have in (None, new, origins.get(name)):
@@ -81,7 +81,7 @@ def follow_moved_lessons(
         mine = copy / old
         if not mine.is_file():
             continue
-        if content_hash(mine) == origin:
+        if learners_content_hash(mine) == origin:
             mine.unlink()
             untouched += new is not None
         elif new and not (copy / new).exists():
@@ -100,7 +100,7 @@ def notebook_paths(course: Path) -> list[str]:
     return [str(path.relative_to(course)) for path in sorted(paths)]
 
 
-def content_hash(path: Path) -> str:
+def learners_content_hash(path: Path) -> str:
     """A short hash of what a learner can change in a notebook; what JupyterLab adds by itself
     counts for nothing.
     """

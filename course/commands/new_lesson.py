@@ -12,10 +12,10 @@ from pathlib import Path
 import nbformat
 
 from course.commands.rename import (
+    file_stems,
     refuse_taken_name,
+    renumber_file_names,
     split_lesson_name,
-    stems,
-    with_present_file_names,
 )
 from course.lessons import PARTS, part_of
 from course.paths import ROOT, short
@@ -42,7 +42,7 @@ def new_lesson(name: str, number: int, root: Path = ROOT) -> list[Path]:
     if split_lesson_name(name)[0]:
         raise ValueError(f"{name!r} is no name of a lesson: give its number after the name.")
     refuse_taken_name(name, root)
-    present = stems(root)
+    present = file_stems(root)
     numbers = {int(stem[:2]): stem for stem in present.values()}
     if not 0 <= number < 100:
         raise ValueError(f"Lessons are numbered from 0 to 99: there is no {number}.")
@@ -63,7 +63,7 @@ def new_lesson(name: str, number: int, root: Path = ROOT) -> list[Path]:
     for path, template in texts.items():
         text = (TEMPLATE / template).read_text(encoding="utf-8")
         text = text.replace("verb_object", name).replace("Verb object", title(name))
-        path.write_text(with_present_file_names(text, files), encoding="utf-8")
+        path.write_text(renumber_file_names(text, files), encoding="utf-8")
     lesson = next(iter(texts))
     before = [numbers[taken] for taken in sorted(numbers) if taken < number]
     notebook = nbformat.read(lesson, as_version=4)

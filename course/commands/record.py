@@ -28,7 +28,7 @@ from course.lessons import lessons
 from course.machine import NEEDS_GPU, NeedsMore, machine
 from course.paths import ROOT, TRACES, lesson_name
 from course.recordings.cells import code_cells, handed_on
-from course.recordings.recording import Recording, program, reading, trace_name, written
+from course.recordings.recording import Recording, code_hashes, json_text, trace_hash, trace_name
 from course.recordings.values import encode
 
 VALUES = "application/vnd.cuda-graphs-course.values+json"  # from the kernel to the recorder
@@ -40,8 +40,8 @@ CELL_SECONDS = 600
 PACKAGES = ("torch", "pandas", "matplotlib", "nbclient", "ipykernel")
 EXTRAS = ("megatron-core", "transformer-engine", "triton")  # named where they are installed
 TOOLS = (
-    "from course.commands.record import keep_tables as _keep_tables, peak_memory as _peak_memory, "
-    "publish as _publish"
+    "from course.commands.record import encode_tables as _keep_tables, "
+    "peak_memory as _peak_memory, publish_values as _publish"
 )
 
 
@@ -60,11 +60,11 @@ def record(path: Path, traces: Path = TRACES) -> Path:
         found = sorted(Path(staging).iterdir())
         staged = {file.name.removesuffix(".json.gz"): file for file in found}
         files = {trace: file.read_bytes() for trace, file in staged.items()}
-        readings = {trace: reading(file) for trace, file in staged.items()}
+        readings = {trace: trace_hash(file) for trace, file in staged.items()}
     named = {trace: trace_name(trace, content) for trace, content in files.items()}
     about |= {"traces": named, "readings": readings}
     cells = code_cells(nbformat.read(path, as_version=4))
-    text = written(about, program(cells), without_paths(measured, name))
+    text = json_text(about, code_hashes(cells), without_paths(measured, name))
     # under new names, so that the earlier recording keeps its own
     for trace, content in files.items():
         with replacing(folder / name / named[trace]) as file:
@@ -77,7 +77,7 @@ def record(path: Path, traces: Path = TRACES) -> Path:
     return target
 
 
-def attempt(path: Path) -> tuple[bool, str]:
+def try_to_record(path: Path) -> tuple[bool, str]:
     """Record one lesson; returns whether that went well, and what there is to say."""
     try:
         about = Recording.read(record(path)).about
@@ -114,14 +114,14 @@ def run(path: Path, staged: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]
     start = time.perf_counter()
     # a progress bar is no result: it would change with every recording
     with client.setup_kernel(env=os.environ | {RECORD_TO: str(staged), "TQDM_DISABLE": "1"}):
-        _hidden(client, "_keep_tables()")
+        _run_in_kernel(client, "_keep_tables()")
         for index, cell in enumerate(list(notebook.cells)):
             client.execute_cell(cell, index)
             if cell.cell_type == "code" and handed_on(cell.source) is not None:
-                (values,) = _hidden(client, f"_publish({handed_on(cell.source)!r})")
+                (values,) = _run_in_kernel(client, f"_publish({handed_on(cell.source)!r})")
                 outputs = [kept for one in cell.outputs if (kept := recorded_output(one))]
                 measured.append({"values": values.data[VALUES], "outputs": outputs})
-        memory = _hidden(client, "_peak_memory()")[0].data["text/plain"]
+        memory = _run_in_kernel(client, "_peak_memory()")[0].data["text/plain"]
     about = provenance() | {"seconds": round(time.perf_counter() - start, 1)}
     return about | {"peak_gpu_mib": int(memory)}, measured
 
@@ -160,7 +160,7 @@ def without_paths(content: Any, name: str) -> Any:
     return json.loads(re.sub(longest_first, "", text))
 
 
-def _hidden(client: NotebookClient, source: str) -> list[nbformat.NotebookNode]:
+def _run_in_kernel(client: NotebookClient, source: str) -> list[nbformat.NotebookNode]:
     """Outputs of source, which is run in the lesson's kernel, with TOOLS, but is no part of the
     lesson.
     """
@@ -171,7 +171,7 @@ def _hidden(client: NotebookClient, source: str) -> list[nbformat.NotebookNode]:
     return cell.outputs
 
 
-def publish(names: list[str]) -> None:
+def publish_values(names: list[str]) -> None:
     """In the lesson's kernel: put the named variables' values into the cell's outputs."""
     variables = get_ipython().user_ns
     missing = [name for name in names if name not in variables]
@@ -182,13 +182,15 @@ def publish(names: list[str]) -> None:
     display({VALUES: values, "text/plain": ""}, raw=True)
 
 
-def keep_tables() -> None:
+def encode_tables() -> None:
     """In the lesson's kernel: let each DataFrame that a cell shows carry its data."""
     bundles = get_ipython().display_formatter.mimebundle_formatter
-    bundles.for_type(pd.DataFrame, lambda frame, **_: {TABLE: encode("a table", _simple(frame))})
+    bundles.for_type(
+        pd.DataFrame, lambda frame, **_: {TABLE: encode("a table", _plain_table(frame))}
+    )
 
 
-def _simple(frame: pd.DataFrame) -> pd.DataFrame:
+def _plain_table(frame: pd.DataFrame) -> pd.DataFrame:
     """A table in which all but numbers, booleans and None is the text that pandas shows of it."""
 
     def simple(value):
@@ -235,7 +237,7 @@ def main(names: list[str]) -> int:
     all_done = True
     for path in chosen:
         try:
-            done, sentence = attempt(path)
+            done, sentence = try_to_record(path)
         except KeyboardInterrupt:
             print(f"{path.stem}: interrupted, so its earlier recording stays.", file=sys.stderr)
             return 130

@@ -23,7 +23,7 @@ from pathlib import Path
 import nbformat
 
 from course.commands.carry_over import carry_over
-from course.files import changed
+from course.files import changed_files
 from course.lessons import FORMER_NAMES, former_names, lesson_file, unnumbered
 from course.paths import ROOT, short
 from course.recordings.cells import handed_on, python
@@ -54,7 +54,7 @@ def rename_lesson(old: str, new: str, root: Path = ROOT) -> list[Path]:
     stem = lesson_file(old, notebooks).stem
     number, name = split_lesson_name(new)
     number = number or stem[:2]
-    taken = {present[:2]: present for lesson, present in stems(root).items() if lesson != old}
+    taken = {present[:2]: present for lesson, present in file_stems(root).items() if lesson != old}
     if number in taken:
         raise ValueError(f"{number} is the number of {taken[number]}: choose a free one.")
     if name != old:
@@ -83,21 +83,22 @@ def split_lesson_name(name: str) -> tuple[str, str]:
 
 def refuse_taken_name(name: str, root: Path = ROOT) -> None:
     """Raise ValueError for a lesson's name that is taken."""
-    if name in stems(root):
-        raise ValueError(f"There is a lesson {name} already: notebooks/{stems(root)[name]}.ipynb.")
+    if name in file_stems(root):
+        file = f"notebooks/{file_stems(root)[name]}.ipynb"
+        raise ValueError(f"There is a lesson {name} already: {file}.")
 
 
-def stems(root: Path = ROOT) -> dict[str, str]:
+def file_stems(root: Path = ROOT) -> dict[str, str]:
     """The stem of each lesson's file, by the lesson's name: verb_object -> NN_verb_object."""
     return {unnumbered(path.stem): path.stem for path in root.glob("notebooks/[0-9]*.ipynb")}
 
 
 def update_links(root: Path = ROOT) -> list[Path]:
     """Write the lessons' present file names into all Markdown; return the files that changed."""
-    return rewrite(root, partial(with_present_file_names, files=stems(root)), LINKS)
+    return rewrite(root, partial(renumber_file_names, files=file_stems(root)), LINKS)
 
 
-def with_present_file_names(text: str, files: dict[str, str]) -> str:
+def renumber_file_names(text: str, files: dict[str, str]) -> str:
     """The text with today's number in the name of every lesson's file; other names stay.
 
     files: what stems returns.
@@ -159,9 +160,9 @@ def rename_definition(old: str, new: str, root: Path = ROOT) -> list[Path]:
         raise ValueError(f"{new!r} is no name that Python takes.")
     for path, tree in trees:
         for node in ast.walk(tree):
-            if new in _names(node):
+            if new in _names_of_node(node):
                 raise ValueError(f"{new} is taken: {short(path)} uses it.")
-            if old in _names(node) and not _is_ours(node, homes):
+            if old in _names_of_node(node) and not _may_mean_definition(node, homes):
                 raise ValueError(
                     f"{old} is also an attribute or an argument in {short(path)}: rename one of "
                     "the two by hand first."
@@ -194,13 +195,13 @@ def _markdown(root: Path) -> Iterator[tuple[Path, str]]:
         yield path, "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
 
 
-def _names(node: ast.AST) -> set[str]:
+def _names_of_node(node: ast.AST) -> set[str]:
     """The names that a piece of syntax uses itself."""
     fields = (getattr(node, field, None) for field in ("id", "name", "asname", "arg", "attr"))
     return {name for name in fields if isinstance(name, str)}
 
 
-def _is_ours(node: ast.AST, homes: set[str]) -> bool:
+def _may_mean_definition(node: ast.AST, homes: set[str]) -> bool:
     """Whether the name in this syntax can be that of a definition in one of these modules."""
     if isinstance(node, ast.Attribute):  # of a module: timing.measure
         return bool({getattr(node.value, "id", ""), getattr(node.value, "attr", "")} & homes)
@@ -218,8 +219,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.old and not options.new:
         parser.error(f"which name shall {options.old} get?")
-    is_lesson = options.old in stems()
-    if options.old and not is_lesson and (files := changed()):
+    is_lesson = options.old in file_stems()
+    if options.old and not is_lesson and (files := changed_files()):
         print(f"Commit or undo first what you have changed: {', '.join(files)}.", file=sys.stderr)
         return 1
     try:

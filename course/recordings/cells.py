@@ -40,7 +40,7 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[CodeCell]:
         if cell.cell_type == "markdown":
             section = (re.findall(r"^## (.*)", cell.source, re.MULTILINE) or [section])[-1]
         elif cell.cell_type == "code":
-            source = normalise(cell.source)
+            source = strip_whitespace(cell.source)
             found.append(CodeCell(len(found) + 1, _kind(source, section), source, cell.outputs))
     return found
 
@@ -65,7 +65,7 @@ def _is_guess(body: list[ast.stmt]) -> bool:
     return bool(body) and all(map(is_guess, body))
 
 
-def normalise(source: str) -> str:
+def strip_whitespace(source: str) -> str:
     """Cell source without what changes nothing: blank lines and white space at line ends."""
     return "\n".join(line.rstrip() for line in source.splitlines() if line.strip())
 
@@ -97,7 +97,7 @@ def _parsed(source: str) -> tuple[str, ast.Module]:
     return "", ast.Module([], [])
 
 
-def checked(source: str) -> list[tuple[str, str]]:
+def checks_in(source: str) -> list[tuple[str, str]]:
     """The exercises that a cell checks, in order:
     ("check_capture", "make_predictor") for each call of CHECKS.
     """

@@ -38,16 +38,16 @@ LEFT_OUT = {  # a module, or a package with all that is in it: what it does
 }
 
 
-def counts(module: str) -> bool:
+def affects_recordings(module: str) -> bool:
     """Whether the definitions of a module, by its full name, count."""
-    return not _within(module, LEFT_OUT)
+    return not _enclosing_package(module, LEFT_OUT)
 
 
-def tool_of(module: str) -> str:
+def tool_of_module(module: str) -> str:
     """The tool that a module is part of; "" if it is part of none."""
-    return _within(module, TOOLS)
+    return _enclosing_package(module, TOOLS)
 
 
-def _within(module: str, packages: Iterable[str]) -> str:
+def _enclosing_package(module: str, packages: Iterable[str]) -> str:
     """That of some modules and packages which a module is, or lies in; "" if there is none."""
     return next((one for one in packages if f"{module}.".startswith(f"{one}.")), "")

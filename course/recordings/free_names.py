@@ -21,7 +21,7 @@ def reads(node: ast.stmt) -> set[str]:
     return reader.found
 
 
-def reads_later(node: ast.stmt) -> set[str]:
+def reads_when_called(node: ast.stmt) -> set[str]:
     """The names that the body of a function, or the methods of a class, read when called."""
     reader = _Reader()
     reader.body_of(node)

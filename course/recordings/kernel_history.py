@@ -29,11 +29,11 @@ from course.recordings.reached_code import (
     lost_files,
     module_file,
     module_of,
-    other_tools,
     redefined,
+    tool_changes,
 )
-from course.recordings.recording import RecordedCell, Recording, shown_line
-from course.recordings.statements import ParsedCell, Statement, hash_of, needed, parsed
+from course.recordings.recording import RecordedCell, Recording, first_line_in_lesson
+from course.recordings.statements import ParsedCell, Statement, hash_all, needed_statements, parsed
 
 RUN_ABOVE = "In JupyterLab: Run, Run All Above Selected Cell."
 GIVEN = ("In", "Out", "get_ipython", "exit", "quit", "open")  # by IPython
@@ -46,7 +46,7 @@ class NeedsGPU(LessonError):
     """
 
 
-def recorded_cell_like(source: str, lesson: str) -> str:
+def closest_lesson_cell(source: str, lesson: str) -> str:
     """The %%gpu cell of a lesson from which this one was edited, to paste; "" if none is like it
     or the course has no such lesson.
     """
@@ -71,16 +71,16 @@ class History:
         for source in sources:  # what ran before the lesson was opened
             self.statements += parsed(source).statements
         self._look("a cell above", {name for source in sources for name in parsed(source).binds()})
-        shell.events.register("post_run_cell", self.after)
+        shell.events.register("post_run_cell", self.note_finished_cell)
 
-    def after(self, result: ExecutionResult) -> None:
+    def note_finished_cell(self, result: ExecutionResult) -> None:
         """Take note of a cell that has just run; a %%gpu cell that did not play has not run."""
         cell = parsed(getattr(result.info, "raw_cell", None) or "")
         if result.success or cell.hands_on is None:
             self.statements += cell.statements
             self._look(cell.source.strip().partition("\n")[0], cell.binds())
 
-    def watch(self, playing: bool) -> None:
+    def set_watching(self, playing: bool) -> None:
         """Objects are compared only where cells are played: lists and dicts, to which there are no
         weak references, live on until the next cell.
         """
@@ -104,21 +104,21 @@ class History:
             if not name.startswith("_") and value is not given.get(name, self)
         }
         gone = {name for name in self.objects if name not in variables}
-        new = {name for name, value in variables.items() if not self._knows(name, value)}
+        new = {name for name, value in variables.items() if not self._is_same_object(name, value)}
         if names := (gone | new).difference(explained):
             node = ast.Expr(ast.Name(where))
             unknown = Statement(node, f"{where} {len(self.statements)}", frozenset(names))
             self.statements.append(unknown)
-        self.objects = {name: _mark(value) for name, value in variables.items()}
+        self.objects = {name: _weak_or_strong_ref(value) for name, value in variables.items()}
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
             if name.partition(".")[0] in ROOMS and name not in self.files and file:
-                self.files[name] = _digest(Path(file))
+                self.files[name] = _file_digest(Path(file))
 
-    def _knows(self, name: str, value: object) -> bool:
+    def _is_same_object(self, name: str, value: object) -> bool:
         return name in self.objects and self.objects[name]() is value
 
-    def allows(
+    def find_playable_cell(
         self, cell: ParsedCell, recording: Recording
     ) -> tuple[RecordedCell, dict[str, tuple[str, str]]]:
         """The recorded %%gpu cell like this one, and the tools of which it used another copy: the
@@ -129,20 +129,20 @@ class History:
         if number is None:
             raise NeedsGPU(
                 f"this %%gpu cell is not one that was recorded: undo the change, {ELSEWHERE}"
-                + recorded_cell_like(cell.source, recording.path.stem)
+                + closest_lesson_cell(cell.source, recording.path.stem)
             )
         missing = [one for one in recording.cells[:number] if one.cell not in self.played]
         if missing:
             more = f" {RUN_ABOVE}" if len(missing) > 1 else ""
             raise NeedsGPU(
                 "this %%gpu cell was recorded after the %%gpu cell with the line "
-                f"`{shown_line(recording, missing[0])}`, which was not run here: run it first, "
-                f"{ELSEWHERE}{more}"
+                f"`{first_line_in_lesson(recording, missing[0])}`, which was not run here: "
+                f"run it first, {ELSEWHERE}{more}"
             )
         self._look("something between two cells")
-        before = needed(cell, self.statements)
+        before = needed_statements(cell, self.statements)
         self._check_statements(cell, before, recording, recording.cells[number])
-        others = _check_code([*before, *cell.statements], recording, self.files)
+        others = _check_reached_code([*before, *cell.statements], recording, self.files)
         self.played.add(cell.hash)
         return recording.cells[number], others
 
@@ -157,7 +157,7 @@ class History:
                 f"`{others[0]}` has changed {names}, on which this %%gpu cell depends: run the "
                 f"lesson's own cells for it again, {ELSEWHERE}"
             )
-        if hash_of(before) == then.after or cell.hash in self.played:
+        if hash_all(before) == then.after or cell.hash in self.played:
             return
         bound = {name for one in (*self.statements, *cell.statements) for name in one.binds}
         names = ", ".join(sorted((read & recording.statements.keys()) - bound))
@@ -166,7 +166,7 @@ class History:
         raise NeedsGPU(f"this %%gpu cell {why}: {run}")
 
 
-def _check_code(
+def _check_reached_code(
     ran: Iterable[Statement], recording: Recording, files: dict[str, str]
 ) -> dict[str, tuple[str, str]]:
     """The tools of which this is another copy. Raises NeedsGPU if other code of the project has
@@ -190,10 +190,10 @@ def _check_code(
         file, room = module_file(module), find_spec(module.partition(".")[0])
         if room is None or room.origin != str(module_file(room.name)):
             raise NeedsGPU(f"{module} is another one here: rename {room and room.origin}.")
-        if file and module in files and files[module] != _digest(file):
+        if file and module in files and files[module] != _file_digest(file):
             why = f"{short(file)} has changed since this kernel imported it"
             raise NeedsGPU(f"{why}: restart the kernel. {RUN_ABOVE}")
-    return other_tools(now, then)
+    return tool_changes(now, then)
 
 
 def _is_library(name: str) -> bool:
@@ -203,7 +203,7 @@ def _is_library(name: str) -> bool:
     return name in sys.stdlib_module_names or bool(PathFinder.find_spec(name, elsewhere))
 
 
-def _mark(value: Any) -> Callable[[], Any]:
+def _weak_or_strong_ref(value: Any) -> Callable[[], Any]:
     """What returns an object; it keeps alive only an object to which there are no weak references,
     whose id could otherwise be that of another one by then.
     """
@@ -213,5 +213,5 @@ def _mark(value: Any) -> Callable[[], Any]:
         return lambda: value
 
 
-def _digest(file: Path) -> str:
+def _file_digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import nbformat
 
 from course.paths import ROOT
-from course.recordings.counts import ROOMS, TOOLS, counts, tool_of
+from course.recordings.counts import ROOMS, TOOLS, affects_recordings, tool_of_module
 from course.recordings.free_names import Definition, Function
 from course.recordings.statements import IMPORT, bound, canonical, parsed, short_hash
 
@@ -56,23 +56,23 @@ def redefined(now: dict[str, str], then: dict[str, str], root: Path = ROOT) -> l
     One that only moved, text and all, does not differ: its first module has lost the name. Nor does
     a tool.
     """
-    moved = {(_own_name(name), text) for name, text in then.items() if not _is_there(root, name)}
+    moved = {(_unqualified(name), text) for name, text in then.items() if not _is_there(root, name)}
     return [
         name
         for name, text in now.items()
         if name not in TOOLS
         and text != then.get(name)
-        and (name in then or (_own_name(name), text) not in moved)
+        and (name in then or (_unqualified(name), text) not in moved)
     ]
 
 
-def lost(now: dict[str, str], then: dict[str, str]) -> list[str]:
+def lost_names(now: dict[str, str], then: dict[str, str]) -> list[str]:
     """What was reached then and is not reached now, not even in another module."""
-    texts = {(_own_name(name), text) for name, text in now.items()}
+    texts = {(_unqualified(name), text) for name, text in now.items()}
     return [
         name
         for name, text in then.items()
-        if name not in {*now, *TOOLS} and (_own_name(name), text) not in texts
+        if name not in {*now, *TOOLS} and (_unqualified(name), text) not in texts
     ]
 
 
@@ -81,7 +81,7 @@ def lost_files(then: dict[str, str], root: Path = ROOT) -> list[str]:
     return [name for name in then if "/" in name and not _is_there(root, name)]
 
 
-def other_tools(now: dict[str, str], then: dict[str, str]) -> dict[str, tuple[str, str]]:
+def tool_changes(now: dict[str, str], then: dict[str, str]) -> dict[str, tuple[str, str]]:
     """The tools of which this is another copy than then: the version then, and the one now."""
     both = [tool for tool in TOOLS if tool in now and tool in then]
     return {tool: (then[tool], now[tool]) for tool in both if now[tool] != then[tool]}
@@ -100,18 +100,18 @@ class _Reached:
         self.attributes: set[str] = set()  # that the code reached so far mentions
         self.methods: dict[str, tuple[str, list[ast.stmt]]] = {}  # which it has not mentioned yet
         for node in notebook:
-            self._take("", node)
+            self._add_mentions("", node)
         while self.places or self._take_methods():
             if self.places:
                 self._follow(*self.places.pop())
 
     def _follow(self, module: str, name: str) -> None:
-        if (module, name) in self.seen or not counts(module):
+        if (module, name) in self.seen or not affects_recordings(module):
             return
         self.seen.add((module, name))
-        if tool := tool_of(module):
+        if tool := tool_of_module(module):
             if tool not in self.found:
-                self.found[tool], others = tool_version(self.root, tool)
+                self.found[tool], others = version_and_uses(self.root, tool)
                 self.places += [(other, "") for other in others]
             return
         first = name.partition(".")[0]
@@ -119,7 +119,7 @@ class _Reached:
         nodes = [*known.get(first, []), *known.get("*", [])]
         for node in nodes:
             if isinstance(node, IMPORT):
-                self._import(_imported(node, name, self.root))
+                self._import(_targets_of(node, name, self.root))
             if isinstance(node, ast.ImportFrom) and "*" in bound(node):
                 self.places.append((node.module or "", "__all__"))  # which names come along
         own = [node for node in nodes if not isinstance(node, IMPORT)]
@@ -130,17 +130,17 @@ class _Reached:
         hashed = [_hash(node) for node in (rests if len(nodes) == 1 else nodes)]
         self.found[f"{module}.{first}"] = hashed[0] if len(hashed) == 1 else short_hash(hashed)
         for node, rest in zip(own, rests, strict=True):
-            self._take(module, rest)
-            for method in _methods(node):
+            self._add_mentions(module, rest)
+            for method in _methods_if_mentioned(node):
                 full_name = f"{module}.{first}.{method.name}"
                 self.methods.setdefault(full_name, (module, []))[1].append(method)
 
-    def _take(self, module: str, node: ast.AST) -> None:
+    def _add_mentions(self, module: str, node: ast.AST) -> None:
         """A piece of code counts: follow what it mentions."""
         self.places += [(module, name) for name in _names(node)]
-        self._import(_imported_inside(node, self.root))
+        self._import(_inner_import_targets(node, self.root))
         self.attributes |= _attributes(node)
-        self.found |= _files(node, module, self.root)
+        self.found |= _named_file_hashes(node, module, self.root)
 
     def _import(self, places: list[tuple[str, str]]) -> None:
         """Code imports these names: follow them; one that its module does not bind has no text."""
@@ -148,25 +148,25 @@ class _Reached:
         for module, name in places:
             first = name.partition(".")[0]
             known = _module(self.root, module).bindings
-            is_name = first and not DUNDER.fullmatch(first) and counts(module)
-            if is_name and not tool_of(module) and not {first, "*"} & known.keys():
+            is_name = first and not DUNDER.fullmatch(first) and affects_recordings(module)
+            if is_name and not tool_of_module(module) and not {first, "*"} & known.keys():
                 self.found[f"{module}.{first}"] = ""
 
     def _take_methods(self) -> bool:
         """The methods that something has mentioned by now count; returns whether there were any."""
-        mentioned = [name for name in self.methods if _own_name(name) in self.attributes]
+        mentioned = [name for name in self.methods if _unqualified(name) in self.attributes]
         for name in mentioned:
             module, nodes = self.methods.pop(name)
             self.found[name] = short_hash([_hash(node) for node in nodes])
             for node in nodes:
-                self._take(module, node)
+                self._add_mentions(module, node)
         return bool(mentioned)
 
     def _load(self, name: str) -> None:
         """A module is imported, and with it the packages around it and all that these import: what
         they do then counts.
         """
-        known = name in self.loaded or tool_of(name) or not counts(name)
+        known = name in self.loaded or tool_of_module(name) or not affects_recordings(name)
         if known or not module_file(name, self.root):
             return
         self.loaded.add(name)
@@ -174,12 +174,12 @@ class _Reached:
         if module.effects:
             self.found[name] = short_hash([_hash(node) for node in module.effects])
         for node in module.effects:
-            self._take(name, node)
+            self._add_mentions(name, node)
         for other in {name.rpartition(".")[0], *module.imports} - {""}:
             self._load(other)
 
 
-def tool_version(root: Path, tool: str) -> tuple[str, set[str]]:
+def version_and_uses(root: Path, tool: str) -> tuple[str, set[str]]:
     """A tool's version and a hash of its code and data, "0.2.0+5f3c81d0a2b4", and the tools that it
     uses.
     """
@@ -195,7 +195,7 @@ def tool_version(root: Path, tool: str) -> tuple[str, set[str]]:
     ]
     content = [(str(file.relative_to(root)), file_hash(file)) for file in files]
     modules = [_read_module(file) for file in files if file.suffix == ".py"]
-    used = {tool_of(name) for module in modules for name in module.imports}
+    used = {tool_of_module(name) for module in modules for name in module.imports}
     return f"{project['project']['version']}+{short_hash(content)}", used - {tool, ""}
 
 
@@ -232,7 +232,7 @@ def module_file(module: str, root: Path = ROOT) -> Path | None:
     return next((Path(file) for file in files if os.path.isfile(file)), None)  # noqa: PTH113
 
 
-def _own_name(definition: str) -> str:
+def _unqualified(definition: str) -> str:
     return definition if "/" in definition else definition.rpartition(".")[2]
 
 
@@ -241,7 +241,7 @@ def _is_there(root: Path, name: str) -> bool:
     module and not only an import.
     """
     if "/" in name:
-        return (root / name).is_file() or bool(_lesson(root, name))
+        return (root / name).is_file() or bool(_lesson_notebooks(root, name))
     module = module_of(name, root)
     first = name.removeprefix(f"{module}.").partition(".")[0]
     nodes = _module(root, module).bindings.get(first, [])
@@ -289,7 +289,7 @@ def _attributes(node: ast.AST) -> set[str]:
 
 
 @cache
-def _methods(node: ast.AST) -> list[Any]:
+def _methods_if_mentioned(node: ast.AST) -> list[Any]:
     """The methods of a class that count only if they are mentioned: all but those that Python
     itself calls, of a class that inherits nothing which might call them.
     """
@@ -301,14 +301,14 @@ def _methods(node: ast.AST) -> list[Any]:
 
 @cache
 def _without_methods(node: Any) -> ast.AST:
-    methods = _methods(node)
+    methods = _methods_if_mentioned(node)
     if not methods:
         return node
     body = [inner for inner in node.body if inner not in methods]
     return ast.ClassDef(**{**dict(ast.iter_fields(node)), "body": body})
 
 
-def _files(node: ast.AST, module: str, root: Path) -> dict[str, str]:
+def _named_file_hashes(node: ast.AST, module: str, root: Path) -> dict[str, str]:
     """Hashes of the files that a piece of code names: beside its module, or a lesson's notebook, of
     which the functions count.
     """
@@ -322,7 +322,7 @@ def _files(node: ast.AST, module: str, root: Path) -> dict[str, str]:
     for inner in ast.walk(node):
         match inner:
             case ast.Call(ast.Name("lesson_file"), [ast.Constant(str(name))]):
-                for file in _lesson(root, f"notebooks/{name}"):
+                for file in _lesson_notebooks(root, f"notebooks/{name}"):
                     found[f"notebooks/{name}"] = _hash_of_functions(file)
     return found
 
@@ -342,7 +342,7 @@ def _patterns(node: ast.AST) -> list[str]:
     return [text for text in found if re.fullmatch(r"(\.\./)?[^\s/]([^\n/]|/(?!/))*\.\w+", text)]
 
 
-def _lesson(root: Path, name: str) -> list[Path]:
+def _lesson_notebooks(root: Path, name: str) -> list[Path]:
     """The notebook that has this name without its number: "notebooks/start_here"."""
     folder, _, own = name.rpartition("/")
     return list((root / folder).glob(f"[0-9]*_{escape(own)}.ipynb"))
@@ -356,7 +356,7 @@ def _hash_of_functions(notebook: Path) -> str:
     return short_hash([one.hash for one in found if isinstance(one.node, Function)])
 
 
-def _imported(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[tuple[str, str]]:
+def _targets_of(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[tuple[str, str]]:
     """The places in the project that a name, bound by an import, can mean."""
     first, _, rest = name.partition(".")
     if isinstance(node, ast.Import):
@@ -369,19 +369,19 @@ def _imported(node: ast.Import | ast.ImportFrom, name: str, root: Path) -> list[
     submodule = f"{node.module}.{original}"
     if not module_file(submodule, root) or original in _module(root, node.module).bindings:
         return [(node.module, original)]
-    if not counts(submodule):
+    if not affects_recordings(submodule):
         return []
     return [(submodule, one) for one in ([rest] if rest else _module(root, submodule).bindings)]
 
 
-def _imported_inside(definition: ast.AST, root: Path) -> list[tuple[str, str]]:
+def _inner_import_targets(definition: ast.AST, root: Path) -> list[tuple[str, str]]:
     """The places in the project that the imports in a function's body mean."""
     return [
         place
         for node in ast.walk(definition)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-        for place in _imported(node, alias.asname or alias.name, root)
+        for place in _targets_of(node, alias.asname or alias.name, root)
     ]
 
 
@@ -393,11 +393,11 @@ def _module(root: Path, name: str) -> Module:
 
 def _read_module(file: Path) -> Module:
     found = file.stat()
-    return _parsed(file, found.st_mtime_ns, found.st_size)
+    return _parse_module(file, found.st_mtime_ns, found.st_size)
 
 
 @lru_cache(maxsize=512)
-def _parsed(file: Path, changed: int, size: int) -> Module:
+def _parse_module(file: Path, changed: int, size: int) -> Module:
     """The module in a file, which was last changed then, and has that many bytes; an empty one for
     a compiled file, which says not what it binds.
     """
@@ -411,13 +411,13 @@ def _parsed(file: Path, changed: int, size: int) -> Module:
                 imports |= {module, *(f"{module}.{one.name}" for one in names)}
     functions = {node.name for node in body if isinstance(node, Function)}
     # what the module calls parts of the project
-    own = {*ROOMS}.union(*map(_of_project, ast.walk(ast.Module(body, []))))
+    own = {*ROOMS}.union(*map(_project_import_names, ast.walk(ast.Module(body, []))))
     functions |= {name for name in own if name.islower()}  # no class
-    effects = [node for node in body if _has_effects(node, functions) or _patches(node, own)]
+    effects = [node for node in body if _has_effects(node, functions) or _may_patch(node, own)]
     return Module(_bindings(body), effects, imports)
 
 
-def _of_project(node: ast.AST) -> set[str]:
+def _project_import_names(node: ast.AST) -> set[str]:
     """The names that an import gives parts of the project."""
     match node:
         case ast.ImportFrom(str(module)) if module.partition(".")[0] in ROOMS:
@@ -427,7 +427,7 @@ def _of_project(node: ast.AST) -> set[str]:
     return set()
 
 
-def _patches(definition: ast.stmt, own: set[str]) -> bool:
+def _may_patch(definition: ast.stmt, own: set[str]) -> bool:
     """Whether a function or a method, once it is called, may bind names of a module of the project:
     of its own, or of one that has one of these names (own).
     """

@@ -22,8 +22,8 @@ import nbformat
 from course.lessons import lesson_file
 from course.paths import REFERENCE_GPU, ROOT, TRACES, LessonError, short
 from course.recordings.cells import CodeCell, code_cells, python
-from course.recordings.reached_code import hashes, lost, redefined
-from course.recordings.statements import IMPORT, Statement, dependences, hash_of, parsed, short_hash
+from course.recordings.reached_code import hashes, lost_names, redefined
+from course.recordings.statements import IMPORT, Statement, cell_needs, hash_all, parsed, short_hash
 from course.recordings.values import decode
 from helpers.trace import TraceError, read_trace
 
@@ -77,7 +77,7 @@ class Recording:
             ) from None
 
     @classmethod
-    def of(cls, path: Path, content: dict[str, Any]) -> "Recording":
+    def from_content(cls, path: Path, content: dict[str, Any]) -> "Recording":
         """The recording with this content, without its digest."""
         about = {key: part for key, part in content.items() if key not in ("statements", "cells")}
         cells = [RecordedCell(**cell) for cell in content["cells"]]
@@ -121,28 +121,29 @@ def _read(path: Path, changed: int, size: int) -> Recording:
         )
     if content.pop("digest") != digest(content):
         raise RecordingError(f"{short(path)} was changed after it was recorded: {FIX}.")
-    return Recording.of(path, content)
+    return Recording.from_content(path, content)
 
 
-def program(cells: Iterable[CodeCell], root: Path = ROOT) -> dict[str, Any]:
+def code_hashes(cells: Iterable[CodeCell], root: Path = ROOT) -> dict[str, Any]:
     """The program that a lesson's %%gpu cells are, as hashes: what of a recording says to which
     code it belongs. root: where the project is.
     """
-    found = dependences(cells)
+    found = cell_needs(cells)
     needs = {one.hash: one for _, before in found for one in before}
     statements = {
         name: sorted(one.hash for one in needs.values() if name in one.binds)
         for name in sorted({name for one in needs.values() for name in one.binds})
     }
-    hashed = [
-        {"cell": parsed(cell.source).hash, "after": hash_of(before), "begins": _begins(cell.source)}
-        for cell, before in found
-    ]
-    reached = {"format": FORMAT, "definitions": hashes(reaching(found), root)}
+    hashed = []
+    for cell, before in found:
+        begins = _cell_label(cell.source)
+        code = {"cell": parsed(cell.source).hash, "after": hash_all(before), "begins": begins}
+        hashed.append(code)
+    reached = {"format": FORMAT, "definitions": hashes(syntax_trees(found), root)}
     return reached | {"statements": statements, "cells": hashed}
 
 
-def written(about: dict[str, Any], code: dict[str, Any], measured: Iterable[dict]) -> str:
+def json_text(about: dict[str, Any], code: dict[str, Any], measured: Iterable[dict]) -> str:
     """The text of a recording.
 
     about: where it comes from, and its traces. code: its program. measured: the values and outputs
@@ -156,24 +157,24 @@ def written(about: dict[str, Any], code: dict[str, Any], measured: Iterable[dict
     return _pretty({"digest": digest(content)} | content) + "\n"
 
 
-def _begins(source: str) -> str:
+def _cell_label(source: str) -> str:
     """The first line of a cell that is no import, as it is written, or what else it begins with."""
     nodes = [one.node for one in parsed(source).statements if not isinstance(one.node, IMPORT)]
     lines = python(source).splitlines() if nodes else source.splitlines()
     return lines[nodes[0].lineno - 1 if nodes else -1].strip()
 
 
-def shown_line(recording: Recording, cell: RecordedCell) -> str:
+def first_line_in_lesson(recording: Recording, cell: RecordedCell) -> str:
     """The line of a recorded cell that the reader sees, or what the recording says."""
     try:
         lesson = nbformat.read(lesson_file(recording.path.stem), as_version=4)
     except LookupError:  # it has gone
         return cell.begins
     sources = (one.source for one in code_cells(lesson))
-    return next((_begins(one) for one in sources if parsed(one).hash == cell.cell), cell.begins)
+    return next((_cell_label(one) for one in sources if parsed(one).hash == cell.cell), cell.begins)
 
 
-def reaching(found: list[tuple[CodeCell, list[Statement]]]) -> list[Any]:
+def syntax_trees(found: list[tuple[CodeCell, list[Statement]]]) -> list[Any]:
     """The syntax trees of %%gpu cells and of all on which they depend."""
     every = [one for cell, before in found for one in (*before, *parsed(cell.source).statements)]
     return [one.node for one in {one.hash: one for one in every}.values()]
@@ -196,7 +197,7 @@ def _pretty(value: Any, indent: str = "") -> str:
     return f"{opening}{lines}\n{indent}{closing}"
 
 
-def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
+def find_recording(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) -> Recording:
     """The recording of a lesson on a GPU, both by their names in traces/; the reference GPU's, if
     that one has none.
 
@@ -211,7 +212,7 @@ def recorded_lesson(name: str, gpu: str = REFERENCE_GPU, traces: Path = TRACES) 
     return Recording.read(there if there.exists() else traces / REFERENCE_GPU / there.name)
 
 
-def recordings(name: str, traces: Path = TRACES) -> list[Recording]:
+def recordings_of(name: str, traces: Path = TRACES) -> list[Recording]:
     """Every recording of a lesson, the reference GPU's first. Raises RecordingError if one is
     damaged.
     """
@@ -227,7 +228,7 @@ def digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def reading(trace: Path) -> str:
+def trace_hash(trace: Path) -> str:
     """A hash of what is read out of a trace for each of its steps; "" if it cannot be read.
 
     What only reads traces does not count for a recording as long as this stays the same.
@@ -245,15 +246,17 @@ def trace_name(name: str, content: bytes) -> str:
     return f"{name}-{hashlib.sha256(content).hexdigest()[:12]}.json.gz"
 
 
-def stale(notebook: nbformat.NotebookNode, recording: Recording, root: Path = ROOT) -> list[str]:
+def changes_since(
+    notebook: nbformat.NotebookNode, recording: Recording, root: Path = ROOT
+) -> list[str]:
     """What has changed since the recording was made, a sentence each; an empty list if it is fresh.
 
     Compares the %%gpu cells, in order, the statements on which they depend, and what they reach by
     name. Of the cells only the first that differs is named. Another copy of a tool changes nothing.
     """
-    cells = dependences(code_cells(notebook))
-    now, then = hashes(reaching(cells), root), recording.about["definitions"]
-    names = {*redefined(now, then, root), *lost(now, then)}
+    cells = cell_needs(code_cells(notebook))
+    now, then = hashes(syntax_trees(cells), root), recording.about["definitions"]
+    names = {*redefined(now, then, root), *lost_names(now, then)}
     return [*_first_change(cells, recording), *(f"{name} has changed" for name in sorted(names))]
 
 
@@ -265,7 +268,7 @@ def _first_change(now: list[tuple[CodeCell, list[Statement]]], recording: Record
         cell, before = found
         if then is None or parsed(cell.source).hash != then.cell:
             return [f"{cell} has changed"]
-        if hash_of(before) != then.after:
+        if hash_all(before) != then.after:
             others = [f"`{one}`" for one in before if one.hash not in known]
             what = " and ".join(others) or "other statements than those"
             return [f"{cell} depends on {what} before it, which was not recorded"]

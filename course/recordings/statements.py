@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from course.recordings.cells import CodeCell, handed_on, tree
-from course.recordings.counts import counts
-from course.recordings.free_names import Definition, reads, reads_later
+from course.recordings.counts import affects_recordings
+from course.recordings.free_names import Definition, reads, reads_when_called
 
 IMPORT = ast.Import | ast.ImportFrom
 PERHAPS = ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try | ast.TryStar | ast.Match
@@ -60,7 +60,7 @@ def parsed(source: str) -> ParsedCell:
 
 def _statement(node: ast.stmt) -> Statement:
     binds, read = frozenset(bound(node)), frozenset(reads(node))
-    later = frozenset(reads_later(node))
+    later = frozenset(reads_when_called(node))
     return Statement(node, short_hash(canonical(node)), binds, read, later)
 
 
@@ -99,7 +99,7 @@ def bound(node: ast.AST) -> set[str]:
     return set().union(*map(bound, ast.iter_child_nodes(node)))
 
 
-def needed(cell: ParsedCell, before: Sequence[Statement]) -> list[Statement]:
+def needed_statements(cell: ParsedCell, before: Sequence[Statement]) -> list[Statement]:
     """The statements of other cells on which a cell depends, in the order in which they ran.
 
     before: all that ran before the cell, in order.
@@ -124,7 +124,7 @@ def needed(cell: ParsedCell, before: Sequence[Statement]) -> list[Statement]:
     return [ran[at] for at in sorted({at for at, _ in seen}) if ran[at].hash not in known]
 
 
-def hash_of(found: Iterable[Statement]) -> str:
+def hash_all(found: Iterable[Statement]) -> str:
     """A hash of statements, in whichever order they ran and however often."""
     return short_hash(sorted({one.hash for one in found}))
 
@@ -133,7 +133,7 @@ def canonical(node: Any) -> Any:
     """Code as JSON, without what changes nothing; the same on every version of Python."""
     if isinstance(node, ast.AnnAssign) and node.value:
         node = ast.Assign([node.target], node.value)
-    if isinstance(node, ast.ImportFrom) and node.module and not counts(node.module):
+    if isinstance(node, ast.ImportFrom) and node.module and not affects_recordings(node.module):
         node = ast.ImportFrom(None, node.names, 0)
     if isinstance(node, ast.AST):
         fields = ((name, canonical(value)) for name, value in _hashed_fields(node))
@@ -156,12 +156,12 @@ def short_hash(content: Any) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
 
 
-def dependences(cells: Iterable[CodeCell]) -> list[tuple[CodeCell, list[Statement]]]:
+def cell_needs(cells: Iterable[CodeCell]) -> list[tuple[CodeCell, list[Statement]]]:
     """Each %%gpu cell of a notebook, with the statements of other cells on which it depends."""
     before: list[Statement] = []
     found = []
     for cell in cells:
         if cell.kind == "gpu":
-            found.append((cell, needed(parsed(cell.source), before)))
+            found.append((cell, needed_statements(parsed(cell.source), before)))
         before += parsed(cell.source).statements
     return found

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
-from cpu_graph.svg import area, drawing, image, rectangle, text
+from cpu_graph.svg import area, drawing, img_tag, rectangle, text
 from helpers.charts import COLOURS
 from helpers.trace import Trace
 from trace_report.touch import touchable
@@ -56,20 +56,20 @@ def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
     """
     eager, graph = traces.values()
     start_us, window = eager.start_us(step), eager.steps.dur_us[step]
-    stepwise = phase("eager", eager, start_us, window)
+    stepwise = trace_phase("eager", eager, start_us, window)
     nodes = [(at, number) for number, at in enumerate(sorted(stepwise.launches), 1)]
     captured = TimelinePhase("capture", stepwise.cpu, stepwise.launches, [(0, 0), *nodes], [], [])
-    phases = [stepwise, captured, phase("replay", graph, graph.steps.start_us.min(), window)]
-    said = [sentence(one, window) for one in phases]
+    phases = [stepwise, captured, trace_phase("replay", graph, graph.steps.start_us.min(), window)]
+    said = [phase_text(one, window) for one in phases]
     told = [f"{one.name.capitalize()}: {words}." for one, words in zip(phases, said, strict=True)]
     top, tall = LANES["CPU"], LANES["GPU"] + LANE - LANES["CPU"]
     data = {"end": round(window, 1), "left": LEFT, "right": RIGHT, "panel": [PANEL, top, tall]}
-    still = image(picture(phases, said, window), " ".join([TITLE, *told]))
+    still = img_tag(phases_svg(phases, said, window), " ".join([TITLE, *told]))
     data["phases"] = [vars(one) for one in phases]
     return HTML(touchable("capture", still, data, HERE))
 
 
-def phase(name: str, trace: Trace, start: float, window: float) -> TimelinePhase:
+def trace_phase(name: str, trace: Trace, start: float, window: float) -> TimelinePhase:
     """What a trace shows from start on, for so many microseconds."""
 
     def times(table: pd.DataFrame, columns: list[str]) -> list[tuple[Any, ...]]:
@@ -85,10 +85,10 @@ def phase(name: str, trace: Trace, start: float, window: float) -> TimelinePhase
     ends = trace.gpu[trace.gpu.step >= 0].groupby("step").end_us.max().sub(start).round(1)
     done = [end for end in ends if 0 < end <= window]
     gpu = times(trace.gpu, ["start_us", "end_us"])
-    return TimelinePhase(name, cpu, launches, waiting(trace.gpu, start, window), gpu, done)
+    return TimelinePhase(name, cpu, launches, queue_lengths(trace.gpu, start, window), gpu, done)
 
 
-def waiting(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float, int]]:
+def queue_lengths(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float, int]]:
     """(time, count): how many activities are launched and not begun, from each time on at which
     that changes.
     """
@@ -98,7 +98,7 @@ def waiting(gpu: pd.DataFrame, start: float, window: float) -> list[tuple[float,
     return [(0.0, 0), *((at, int(count)) for at, count in counts[counts.index <= window].items())]
 
 
-def sentence(one: TimelinePhase, window: float) -> str:
+def phase_text(one: TimelinePhase, window: float) -> str:
     """What a phase shows, in numbers."""
     if one.name == "capture":
         return f"the same Python; {one.queue[-1][1]} launches become nodes, the GPU idles"
@@ -108,10 +108,10 @@ def sentence(one: TimelinePhase, window: float) -> str:
     return f"{steps}, at most {most} waiting, the GPU busy for {busy:.0%} of the time"
 
 
-def picture(phases: list[TimelinePhase], said: list[str], window: float) -> str:
+def phases_svg(phases: list[TimelinePhase], said: list[str], window: float) -> str:
     """All phases below each other as SVG; what time uncovers is in groups of the class time."""
     rows = enumerate(zip(phases, said, strict=True))
-    panels = [panel(one, words, PANEL * row, window) for row, (one, words) in rows]
+    panels = [phase_panel(one, words, PANEL * row, window) for row, (one, words) in rows]
     bottom = PANEL * len(phases)
     ticks = range(0, int(window), 500)
     places = [(LEFT + (RIGHT - LEFT) * at / window, at) for at in ticks]
@@ -121,7 +121,7 @@ def picture(phases: list[TimelinePhase], said: list[str], window: float) -> str:
     return drawing(WIDTH, bottom + 34, TITLE, *panels, *axis)
 
 
-def panel(one: TimelinePhase, words: str, top: float, window: float) -> str:
+def phase_panel(one: TimelinePhase, words: str, top: float, window: float) -> str:
     """One phase: its lanes from the given height on."""
 
     def x(at: float) -> float:

@@ -48,6 +48,6 @@ def test_new_weights_are_used(runner, model):
     torch.testing.assert_close(runner(batch), model(batch).detach())
 
 
-def test_a_batch_that_is_too_large(runner):
+def test_too_large_batch_raises(runner):
     with pytest.raises(ValueError, match="5"):
         runner(torch.zeros(5, 8, device="cuda"))

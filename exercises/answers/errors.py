@@ -17,7 +17,7 @@ def error_summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def interruption_message(
+def interruption_with_line(
     error: KeyboardInterrupt, notebook: Mapping[str, Any]
 ) -> KeyboardInterrupt:
     """The interruption of an answer, with a sentence that says where it was."""

@@ -81,12 +81,12 @@ class AnswerCalls:
     counts: Counter
     seen: GraphUse
 
-    def replays(self, graphs: int, operators: int) -> None:
+    def require_launches(self, graphs: int, operators: int) -> None:
         """Raises Wrong unless so many graphs were launched in all calls together, and beside them
         at most so many operators.
         """
         found, outside = self.counts["graphs"], self.counts["operators"]
-        self.only_replays()
+        self.require_only_replays()
         if found != graphs:
             found, graphs, where = self._per_call(found, graphs)
             raise Wrong(
@@ -101,7 +101,7 @@ class AnswerCalls:
                 "Capture them too.",
             )
 
-    def only_replays(self) -> None:
+    def require_only_replays(self) -> None:
         """Raises Wrong if a call captured, or if none replayed a graph."""
         if self.seen.captured:
             raise Wrong(WHILE_USED)
@@ -115,10 +115,10 @@ class AnswerCalls:
             return found, asked, f"in {calls} calls"
         return found // calls, asked // calls, "in a call"
 
-    def require(self, expected: list, symptoms: Mapping | Iterable = ()) -> None:
+    def require_results(self, expected: list, symptoms: Mapping | Iterable = ()) -> None:
         """Raises Wrong unless the results are the expected ones.
 
-        symptoms: see match_symptoms; that no call, or the call before, has copied its input is
+        symptoms: see raise_symptom; that no call, or the call before, has copied its input is
         among them.
         """
         require_no_freed_reads()
@@ -139,7 +139,7 @@ def require_expected(
     """
     if are_close(given, expected):
         return
-    match_symptoms(given, symptoms)
+    raise_symptom(given, symptoms)
     if are_close(given, expected[:1] * len(expected)):
         raise Wrong(EVERY_TIME_THE_FIRST)
     if len(expected) > 2 and are_close(given[1:], expected[:-1]):
@@ -147,7 +147,7 @@ def require_expected(
     raise Wrong(describe_first_difference(given, expected, what))
 
 
-def match_symptoms(given: Any, symptoms: Iterable[tuple[Any, Any]]) -> None:
+def raise_symptom(given: Any, symptoms: Iterable[tuple[Any, Any]]) -> None:
     """Raises Wrong with the first symptom whose results were given.
 
     symptoms: what is wrong, as Wrong takes it, and the results that it leads to, or a function that

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from cpu_graph import cpu_graphs, on_stand_in
 
 
-def run_trial(scenario: Callable[[], None], seed: int, gpu: bool) -> Exception | None:
+def run_scenario(scenario: Callable[[], None], seed: int, gpu: bool) -> Exception | None:
     """Run a scenario on a new stand-in, or on the GPU; returns what it raises.
 
     scenario takes nothing: it makes its tensors on "cuda", builds the answer, and uses it as a

@@ -13,14 +13,14 @@ import torch
 from exercises.answers.limits import AnswerStopped
 
 
-def _set_environment(variables: dict[str, str]) -> None:
+def _replace_environ(variables: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(variables)
 
 
 SETTINGS = (  # how Python and torch read and set what holds for the whole process
     (os.getcwd, os.chdir),
-    (os.environ.copy, _set_environment),
+    (os.environ.copy, _replace_environ),
     (gc.isenabled, lambda enabled: gc.enable() if enabled else gc.disable()),
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),

@@ -15,7 +15,7 @@ import torch
 from capturable.explain import explain
 from cpu_graph import NotModelled
 from exercises.answers.errors import error_summary, notebook_line
-from exercises.answers.launches import run_trial
+from exercises.answers.launches import run_scenario
 from exercises.answers.leftovers import undo_side_effects
 from exercises.answers.limits import AnswerStopped, limit_time_and_memory, out_of_memory_message
 from exercises.answers.outcome import Problem
@@ -55,13 +55,13 @@ def _problem(answer, scenario, gpu):
         return given
 
     notebook = getattr(answer, "__globals__", {})
-    with undo_side_effects(), _isolated_run(gpu) as warned:
+    with undo_side_effects(), _isolate_rng_and_warnings(gpu) as warned:
         try:
             with limit_time_and_memory():
                 for seed in SEEDS:
-                    error = run_trial(lambda: scenario(returned), seed, gpu)
+                    error = run_scenario(lambda: scenario(returned), seed, gpu)
                     if error is not None:
-                        return _describe_errors(error, notebook, warned)
+                        return _error_to_problem(error, notebook, warned)
         except KeyboardInterrupt:
             raise
         except AnswerStopped as stopped:
@@ -72,7 +72,7 @@ def _problem(answer, scenario, gpu):
 
 
 @contextmanager
-def _isolated_run(gpu: bool) -> Iterator[list]:
+def _isolate_rng_and_warnings(gpu: bool) -> Iterator[list]:
     """Random states stay, warnings are kept back, and captures need not search the notebook for
     garbage.
     """
@@ -93,7 +93,7 @@ def _isolated_run(gpu: bool) -> Iterator[list]:
         gc.unfreeze()
 
 
-def _describe_errors(raised: BaseException, notebook: Any, warned: list) -> Problem:
+def _error_to_problem(raised: BaseException, notebook: Any, warned: list) -> Problem:
     """What a trial raised, in words: the one that came first, for a lost capture raises others."""
     error = raised
     while error.__context__ is not None and not isinstance(error, Wrong):
@@ -110,16 +110,14 @@ def _describe_errors(raised: BaseException, notebook: Any, warned: list) -> Prob
     if isinstance(error, NotImplementedError) and not error.args:
         return Problem("not implemented yet: yours to write.")
     causes = (entry.cause for entry in explain(str(error)) if entry.cause)
-    cause = next(
-        (one for one in causes if "copied into" not in one or _copies_into_a_tensor(error)), ""
-    )
+    cause = next((one for one in causes if "copied into" not in one or _raised_in_copy(error)), "")
     first = cause.partition(". ")[0].rstrip(".")
     if not cause:
         return Problem(f"it raised {error_summary(error)}{line}")
     return Problem(f"it raised {error_summary(error)}{line}.", f"{first}.")
 
 
-def _copies_into_a_tensor(error: BaseException) -> bool:
+def _raised_in_copy(error: BaseException) -> bool:
     """Whether the line that raised the error copies into a tensor."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return "copy_" in (frame.line or "")

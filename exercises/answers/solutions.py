@@ -27,7 +27,7 @@ wrong_runs: Counter = Counter()  # of each (lesson, exercise) since it was last 
 
 
 @dataclass
-class AskedExercise:
+class CheckedExercise:
     """An exercise as a cell checks it: its name and its lesson's, the cell's variables and the
     notebook's own dict.
 
@@ -42,12 +42,12 @@ class AskedExercise:
     problem: str
     is_repair: bool = False
 
-    def solved(self) -> str:
+    def mark_solved(self) -> str:
         """Mark the exercise as solved; returns "", or a sentence if the disk refuses the mark."""
         wrong_runs.pop((self.lesson, self.name), None)
         return mark(self.lesson, self.name)
 
-    def said(self, problem: Problem) -> str:
+    def describe_problem(self, problem: Problem) -> str:
         """A problem in words. Of a repair, the first wrong runs show the symptom alone."""
         wrong_runs[self.lesson, self.name] += 1
         if self.is_repair and wrong_runs[self.lesson, self.name] <= SYMPTOM_ALONE:
@@ -55,12 +55,12 @@ class AskedExercise:
         return str(problem)
 
 
-def asked_exercise(
+def exercise_of_answer(
     answer: Any,
     caller: FrameType,
     if_empty: str = "gives nothing yet: yours to write",
     as_given: bool = False,
-) -> AskedExercise:
+) -> CheckedExercise:
     """The exercise that an answer is for, by the frame of the cell that checks it.
 
     as_given: whether the function as the lesson gives it is run, too. Raises LookupError if the
@@ -70,14 +70,14 @@ def asked_exercise(
     name = exercise_name(answer, variables)
     stub = stub_of(current().name, name)
     own = answer.__code__ if isinstance(answer, FunctionType) else None
-    problem = reason_not_runnable(name, answer) or syntax_error_message(name)
+    problem = unrunnable_answer_message(name, answer) or syntax_error_message(name)
     if not problem and is_stub(answer):
         problem = f"○ {name} {if_empty}."
     known = stub and own and code_fingerprint(stub) == code_fingerprint(own)
     if known and not problem and not as_given:
         problem = f"○ {name} is as the lesson gives it: yours to change."
     is_repair = stub is not None and not does_nothing(stub)
-    return AskedExercise(name, current().name, variables, caller.f_globals, problem, is_repair)
+    return CheckedExercise(name, current().name, variables, caller.f_globals, problem, is_repair)
 
 
 def syntax_error_message(name: str) -> str:
@@ -155,7 +155,7 @@ def exercise_name(answer: Any, names: Mapping[str, Any]) -> str:
     return bound[0]
 
 
-def reason_not_runnable(name: str, answer: Any) -> str:
+def unrunnable_answer_message(name: str, answer: Any) -> str:
     """What to say of an answer that cannot be run: it has no name, is still to do, or is no
     function; else "".
     """

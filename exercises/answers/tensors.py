@@ -38,7 +38,7 @@ def are_close(these: Any, those: Any, *, margin: float = ON_THE_STAND_IN) -> boo
     """
     these, those = tensors_in(these), tensors_in(those)
     return len(these) == len(those) and all(
-        a.shape == b.shape and not bool(_is_apart(a, b, margin).any())
+        a.shape == b.shape and not bool(_difference_mask(a, b, margin).any())
         for a, b in zip(these, those, strict=True)
     )
 
@@ -54,7 +54,7 @@ def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     return alike and torch.allclose(one.cpu(), other.cpu(), rtol=0, atol=0, equal_nan=True)
 
 
-def _is_apart(yours, right, margin=ON_THE_STAND_IN):
+def _difference_mask(yours, right, margin=ON_THE_STAND_IN):
     """Where two tensors of one shape differ by more than rounding; NaN differs from everything."""
     yours, right = yours.cpu(), right.cpu()
     if not right.is_floating_point():
@@ -85,7 +85,7 @@ def _describe_tensor_difference(yours: list[torch.Tensor], right: list[torch.Ten
     one, other = yours[number], right[number]
     if one.shape != other.shape:
         return f"{which} has the shape {tuple(one.shape)} instead of {tuple(other.shape)}"
-    at = _is_apart(one, other).nonzero()[0].tolist()
+    at = _difference_mask(one, other).nonzero()[0].tolist()
     values = one[tuple(at)].item(), other[tuple(at)].item()
     texts = [f"{value:.4g}" for value in values]
     if texts[0] == texts[1]:

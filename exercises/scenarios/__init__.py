@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 
-def scenario(lesson: str, exercise: str) -> Callable:
+def find_scenario(lesson: str, exercise: str) -> Callable:
     """The scenario of a lesson's exercise. Raises LookupError, which says what to write where, if
     there is none.
     """

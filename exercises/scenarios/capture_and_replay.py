@@ -15,8 +15,8 @@ from exercises.answers.graph_use import (
 )
 from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import NO_WARM_UP, Runs, as_tensors, draw_int, require_replays
-from exercises.scenarios.rules import from_one_graph, one_graph, unmodified
+from exercises.scenarios.common import NO_WARM_UP, Runs, draw_int, require_replays, unpack_tensors
+from exercises.scenarios.rules import call_with_one_graph, one_graph, unmodified
 from exercises.scenarios.warm_ups import count_passes
 
 FROZEN = (
@@ -27,20 +27,20 @@ FROZEN = (
 
 def judge_make_predictor(answer: Callable) -> None:
     """A network of one layer, and five inputs; the sample is the first."""
-    net, sample = _predict(answer, lambda net, inputs, sample: net(inputs), {})
-    _keeps_weights(answer, net, sample)
+    net, sample = _judge_predictor(answer, lambda net, inputs, sample: net(inputs), {})
+    _require_weights_alive(answer, net, sample)
 
 
 def judge_make_scaled_predictor(answer: Callable) -> None:
     """The same network; each result is divided by its largest magnitude."""
-    _predict(
+    _judge_predictor(
         answer,
         lambda net, inputs, sample: net(inputs) / net(inputs).abs().max(),
         {FROZEN: lambda net, inputs, sample: net(inputs) / net(sample).abs().max()},
     )
 
 
-def _predict(answer, result_of, symptoms):
+def _judge_predictor(answer, result_of, symptoms):
     """Build a predictor and use it. Returns the network and the sample.
 
     result_of(net, inputs, sample): what it should return, or, as a value of symptoms, what it
@@ -58,11 +58,12 @@ def _predict(answer, result_of, symptoms):
 
     every, recorded = count_passes(net)
     with unmodified("sample", sample):
-        predict = from_one_graph(answer, net, sample)
+        predict = call_with_one_graph(answer, net, sample)
         used = call_answer(predict, list(batches))
-        used.replays(graphs=5, operators=15)  # in each call a copy in, an empty tensor, a copy out
+        # in each call a copy in, an empty tensor, a copy out
+        used.require_launches(graphs=5, operators=15)
         require_no_freed_reads()
-    used.require(expected, mistaken)
+    used.require_results(expected, mistaken)
     if every.cold:
         raise Wrong(NO_WARM_UP)
     if recorded.captured:
@@ -73,7 +74,7 @@ def _predict(answer, result_of, symptoms):
     return net, sample
 
 
-def _keeps_weights(answer, net, sample):
+def _require_weights_alive(answer, net, sample):
     """Raises Wrong if the weights of a network do not live as long as its predictor."""
     net = copy.deepcopy(net)
     weights = [weakref.ref(weight) for weight in net.parameters()]
@@ -99,17 +100,17 @@ def judge_trajectory(answer: Callable) -> None:
     del expected[0]
     with unmodified("start", start):
         used = call_answer(lambda: answer(step, start, states), [()], what="It")
-        found = as_tensors(used.kept[0], states, "states")
+        found = unpack_tensors(used.kept[0], states, "states")
     require_no_freed_reads()
     if not are_close(found, expected):
-        _drifts(found, expected)
+        _raise_state_symptom(found, expected)
     require_replays(used.seen, states, "states")
     one_graph(used.seen)
     if step.cold:
         raise Wrong(NO_WARM_UP)
 
 
-def _drifts(found, expected):
+def _raise_state_symptom(found, expected):
     """Raises Wrong with what is wrong with a list of states."""
     if are_close(found, expected[:1] * len(found)):
         raise Wrong(

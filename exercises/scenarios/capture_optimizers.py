@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import lr_scheduler
 
 from cpu_graph import on_stand_in
-from cpu_graph.log import concurrent_replays, is_replay, issued, launch_log, races
+from cpu_graph.log import concurrent_replays, is_replay, issue_number, launch_log, races
 from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     GraphUse,
@@ -26,8 +26,8 @@ from exercises.answers.graph_use import (
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import draw_int, require_replay, require_replays, unpack
-from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step
-from exercises.scenarios.repair_ten_scripts import counted
+from exercises.scenarios.eager import draw_batches, losses_of, make_sgd_step, perceptron, sgd
+from exercises.scenarios.repair_ten_scripts import count_activity
 from exercises.scenarios.rules import detached, one_graph, unmodified
 from exercises.scenarios.warm_ups import TRAINED, require_untrained
 from helpers.model import training_step
@@ -66,17 +66,17 @@ def judge_train_on_plateau(answer: Callable) -> None:
     net, [batch] = perceptron(nn.Tanh()), draw_batches(1)
     epochs, steps = 5, draw_int(4, 7)
     twin = copy.deepcopy(net)
-    expected = _plateau(net, batch, epochs, steps, "epoch")
-    with _metrics() as metrics, counted() as counts, watch_graphs() as seen:
+    expected = _losses_with_plateau(net, batch, epochs, steps, "epoch")
+    with _record_metrics() as metrics, count_activity() as counts, watch_graphs() as seen:
         losses = answer(twin, *batch, epochs, steps)
     require_replays(seen, epochs * steps, "steps")
     one_graph(seen)
-    losses = _flat(losses, epochs * steps)
+    losses = _unpack_losses(losses, epochs * steps)
     if not are_close(losses[0], expected[0]):
         raise Wrong(f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
     reads = counts["reads"]
     _require_mean_losses(metrics, losses, steps)
-    eagerly = partial(_plateau, net, batch, epochs, steps)
+    eagerly = partial(_losses_with_plateau, net, batch, epochs, steps)
     symptoms = [(EVERY_STEP, partial(eagerly, "step")), (NO_SCHEDULE, partial(eagerly, "never"))]
     require_expected(losses, expected, symptoms)
     if reads > 2 * epochs:
@@ -87,7 +87,7 @@ def judge_train_on_plateau(answer: Callable) -> None:
         )
 
 
-def _flat(losses, count):
+def _unpack_losses(losses, count):
     """The losses of a tensor that an answer returned, as a list."""
     if not torch.is_tensor(losses) or losses.numel() != count:
         raise Wrong(f"A tensor of {count} losses is asked, not {short_repr(losses)}.")
@@ -98,7 +98,7 @@ def _flat(losses, count):
 
 
 @contextmanager
-def _metrics() -> Iterator[list]:
+def _record_metrics() -> Iterator[list]:
     """What the schedulers of the block are given, one after the other."""
     metrics, step = [], lr_scheduler.ReduceLROnPlateau.step
 
@@ -127,7 +127,7 @@ def _require_mean_losses(metrics, losses, steps):
             )
 
 
-def _plateau(net, batch, epochs, steps, when):
+def _losses_with_plateau(net, batch, epochs, steps, when):
     """The losses of an eager training; when its scheduler is called: each "epoch" or "step"."""
     net = copy.deepcopy(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -149,8 +149,8 @@ def judge_train_in_half(answer: Callable) -> None:
     inputs, targets = batches[6]
     batches[6] = (inputs, 1e4 * targets + 1e4)
     start = copy.deepcopy(net)
-    expected, scales, moved = _fp16_rows(net, batches, 0)
-    _, early, _ = _fp16_rows(net, batches, 3)
+    expected, scales, moved = _train_with_scaler(net, batches, 0)
+    _, early, _ = _train_with_scaler(net, batches, 3)
     sample = copy_tensors(batches[0])
     with require_untrained(net):
         train, scaler = unpack(answer(net, *sample), "a function", "the scaler")
@@ -165,18 +165,18 @@ def judge_train_in_half(answer: Callable) -> None:
 
     with unmodified("inputs or targets", sample, batches):
         used = call_answer(step, batches)
-    in_float32, _, _ = _fp16_rows(start, batches[:6], 0, enabled=False)
+    in_float32, _, _ = _train_with_scaler(start, batches[:6], 0, enabled=False)
     # on a GPU both may be close
     if are_close(used.given[:6], in_float32) and not are_close(used.given[:6], expected[:6]):
         raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
     _scaled_as_eager(found_scales, scales, early, found_moved[6] and not moved[6])
     symptoms = {
-        SCALED: lambda: _fp16_rows(start, batches, 0, unscaled=False)[0],
-        NOT_CLIPPED: lambda: _fp16_rows(start, batches, 0, limit=1e9)[0],
+        SCALED: lambda: _train_with_scaler(start, batches, 0, unscaled=False)[0],
+        NOT_CLIPPED: lambda: _train_with_scaler(start, batches, 0, limit=1e9)[0],
     }
-    used.require(expected, symptoms)
+    used.require_results(expected, symptoms)
     detached(used.kept)
-    used.replays(graphs=len(batches), operators=10**6)
+    used.require_launches(graphs=len(batches), operators=10**6)
 
 
 def _scaled_as_eager(found, expected, early, moved):
@@ -198,7 +198,7 @@ def _scaled_as_eager(found, expected, early, moved):
     raise Wrong(f"The scales are {found} instead of {expected}.")
 
 
-def _fp16_rows(net, batches, warm_up, enabled=True, unscaled=True, limit=0.5):
+def _train_with_scaler(net, batches, warm_up, enabled=True, unscaled=True, limit=0.5):
     """Losses, scales and whether the weights moved, of an eager training of a copy of net.
 
     warm_up: how many good steps the scaler has counted before.
@@ -228,7 +228,7 @@ def _fp16_rows(net, batches, warm_up, enabled=True, unscaled=True, limit=0.5):
     return losses, scales, moved
 
 
-class Loader(list):
+class ReplayGatedLoader(list):
     """Batches of which each is ready when a replay has been issued for the one before."""
 
     def __init__(self, batches: list, seen: GraphUse) -> None:
@@ -257,14 +257,14 @@ def judge_train_prefetched(answer: Callable) -> None:
         pinned = [tuple(tensor.cpu().pin_memory() for tensor in batch) for batch in batches]
         with unmodified("batches", pinned):
             with watch_graphs() as seen:
-                losses = answer(sgd_step(net), net, Loader(pinned, seen))
+                losses = answer(make_sgd_step(net), net, ReplayGatedLoader(pinned, seen))
             beside = len(concurrent_replays()) // 2  # inputs and targets
-            late = next(_unordered_copies(), None)
+            late = next(_race_symptoms(), None)
             require_replay(seen)
             one_graph(seen)
             if late:
                 raise Wrong(late)
-            losses = _flat(losses, steps)
+            losses = _unpack_losses(losses, steps)
         require_expected(losses, expected)
         if on_stand_in() and beside < steps - 1:
             raise Wrong(
@@ -273,11 +273,11 @@ def judge_train_prefetched(answer: Callable) -> None:
             )
 
 
-def _unordered_copies() -> Iterator[tuple[str, str]]:
+def _race_symptoms() -> Iterator[tuple[str, str]]:
     """What is wrong with each race of two launches."""
-    first_replay = min(map(issued, filter(is_replay, launch_log())), default=0)
+    first_replay = min(map(issue_number, filter(is_replay, launch_log())), default=0)
     for writer, other in races():
-        if issued(writer) < issued(other):
+        if issue_number(writer) < issue_number(other):
             yield TOO_EARLY
         else:
-            yield FIRST_COPY if issued(writer) < first_replay else OVERWRITTEN
+            yield FIRST_COPY if issue_number(writer) < first_replay else OVERWRITTEN

@@ -10,7 +10,7 @@ from torch import nn
 from exercises.answers.graph_use import call_answer, require_expected, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import Runs, as_tensors, require_replay, require_replays
+from exercises.scenarios.common import Runs, require_replay, require_replays, unpack_tensors
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
 from exercises.scenarios.rules import detached, one_graph, unmodified
 from exercises.scenarios.warm_ups import TRAINED, require_side_stream
@@ -46,7 +46,7 @@ def judge_graph_after_warm_up(answer: Callable) -> None:
         if len(step.eager) != WARMUP:
             raise Wrong(f"The step ran eagerly {len(step.eager)} times, and {WARMUP} are asked.")
         require_side_stream(step.eager)
-    used.require(expected, [(ONE_BATCH, losses) for losses in stale])
+    used.require_results(expected, [(ONE_BATCH, losses) for losses in stale])
     require_replays(used.seen, 5, "calls after the warm-up")
 
 
@@ -58,7 +58,7 @@ def judge_train_with_falling_rate(answer: Callable) -> None:
     losses_at = partial(losses_of, untrained, adamw, batches)
     expected = losses_at(rates)
     with watch_graphs() as seen:
-        losses = as_tensors(answer(net, batches), len(batches))
+        losses = unpack_tensors(answer(net, batches), len(batches))
     require_replay(seen)
     one_graph(seen)
     frozen = losses_at([*rates[: WARMUP + 1], *[rates[WARMUP]] * 6])
@@ -97,4 +97,4 @@ def judge_resume(answer: Callable) -> None:
             "The first loss is right, the next ones are not.",
             "The momentum of the checkpoint has no effect, or is no longer that of the checkpoint.",
         )
-    used.require(expected)
+    used.require_results(expected)

@@ -10,7 +10,7 @@ from torch import nn
 
 from exercises.answers.graph_use import (
     call_answer,
-    match_symptoms,
+    raise_symptom,
     require_distinct_results,
     require_expected,
     watch_graphs,
@@ -18,7 +18,7 @@ from exercises.answers.graph_use import (
 from exercises.answers.launches import count_launches
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import as_tensors, require_replays, unpack
+from exercises.scenarios.common import require_replays, unpack, unpack_tensors
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, sgd
 from exercises.scenarios.rules import detached, one_graph, unmodified
 from exercises.scenarios.warm_ups import (
@@ -49,8 +49,8 @@ def judge_train_epoch(answer: Callable) -> None:
             losses = answer(net, momentum(net.parameters()), batches)
         require_replays(seen, 5)
         one_graph(seen)
-        losses = as_tensors(losses, 5)
-        match_symptoms(losses, [(EVERY_TIME_THE_FIRST, of_the_first)])
+        losses = unpack_tensors(losses, 5)
+        raise_symptom(losses, [(EVERY_TIME_THE_FIRST, of_the_first)])
         require_distinct_results(losses)
         warmed = partial(losses_of, initial, momentum)
         symptoms = [(TRAINED, warmed(before[:1] * n + before)[n:]) for n in range(1, 6)]
@@ -74,8 +74,8 @@ def judge_log_and_capture(answer: Callable) -> None:
                 "Detach it.",
             )
         used = call_answer(train, batches)
-        used.require(expected)
-        used.replays(graphs=5, operators=15)
+        used.require_results(expected)
+        used.require_launches(graphs=5, operators=15)
         if not are_close([torch.as_tensor(norm)], [norm_before]):
             raise Wrong("The norm is not that of the weights before training.")
         detached(used.kept)
@@ -93,17 +93,17 @@ def judge_continue_with_graph(answer: Callable) -> None:
         expected = [step(*batch) for batch in batches[3:]]
     with unmodified(CALLERS, batches):
         _, recorded = count_passes(net)
-        with require_no_draws(), _restored(net, optimizer):
+        with require_no_draws(), _require_training_restored(net, optimizer):
             train = answer(net, optimizer, step, *batches[3])
         require_side_stream(recorded.eager)
         used = call_answer(train, batches[3:])
-        used.require(expected)
-        used.replays(graphs=5, operators=15)
+        used.require_results(expected)
+        used.require_launches(graphs=5, operators=15)
     detached(used.kept)
 
 
 @contextmanager
-def _restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+def _require_training_restored(net: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Raises Wrong if the block leaves a change in the training run."""
 
     def momenta():
@@ -143,10 +143,10 @@ def judge_capture_training(answer: Callable) -> None:
     net, batches = perceptron(nn.Dropout(0.5)), draw_batches(5)
     before = copy_tensors(net.state_dict())
     twin = copy.deepcopy(net)
-    step = partial(training_step, twin, _with_clipping(momentum)(twin.parameters()))
+    step = partial(training_step, twin, _clipping_factory(momentum)(twin.parameters()))
     with unchanged():
         expected, trained = [step(*batch) for batch in batches], twin.state_dict()
-    forgetful = losses_of(net, _with_clipping(sgd), batches)
+    forgetful = losses_of(net, _clipping_factory(sgd), batches)
     unclipped = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
     with unmodified(CALLERS, batches):
@@ -163,8 +163,8 @@ def judge_capture_training(answer: Callable) -> None:
                 "The optimizer has lost the state that the graph works on: "
                 "set it to zero in place instead."
             )
-        used.require(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
-        used.replays(graphs=5, operators=15)
+        used.require_results(expected, {ANEW: forgetful, NOT_CLIPPED: unclipped})
+        used.require_launches(graphs=5, operators=15)
     if _distance(net.state_dict(), trained) > 1e-2 * _distance(before, trained):
         raise Wrong(
             "The losses are close to the eager ones, but the weights after five steps are not: "
@@ -178,7 +178,7 @@ def _distance(weights: dict, others: dict) -> float:
     return sum((weights[name] - others[name]).square().sum().item() for name in weights) ** 0.5
 
 
-def _with_clipping(make: Callable) -> Callable:
+def _clipping_factory(make: Callable) -> Callable:
     """An optimizer like make's, which clips the gradients before each step."""
 
     def build(parameters):

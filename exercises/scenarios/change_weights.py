@@ -21,7 +21,7 @@ from exercises.answers.graph_use import (
 from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import as_functions, draw_int, require_replay
-from exercises.scenarios.rules import one_graph, reuse_freed, unmodified
+from exercises.scenarios.rules import occupy_freed, one_graph, unmodified
 
 HALF_WRITTEN = (
     "A replay computed with a part of the new weights.",
@@ -77,13 +77,13 @@ def without_capture(change: Callable, *arguments: Any) -> None:
         )
 
 
-def as_eager(used: AnswerCalls, expected: list, symptoms: Iterable[tuple[str, list]]) -> None:
+def check_calls(used: AnswerCalls, expected: list, symptoms: Iterable[tuple[str, list]]) -> None:
     """Raises Wrong unless each call was one replay and gave what eager gives."""
-    used.require(expected, symptoms)
-    used.replays(graphs=len(expected), operators=3 * len(expected))
+    used.require_results(expected, symptoms)
+    used.require_launches(graphs=len(expected), operators=3 * len(expected))
 
 
-def require_kept(kept: list, expected: list) -> None:
+def require_results_unchanged(kept: list, expected: list) -> None:
     """Raises Wrong unless results of earlier calls are as they were."""
     if not are_close(kept, expected):
         raise Wrong("A later replay wrote over a result: clone it.")
@@ -102,10 +102,12 @@ def judge_adapter_server(answer: Callable) -> None:
     sample = batches[0].clone()
     with unmodified("sample", sample):
         returned = answer(layer, sample)
-        _merges(as_functions(returned, "predict", "merge", "unmerge"), base, batches, adapters)
+        _require_merged_adapter(
+            as_functions(returned, "predict", "merge", "unmerge"), base, batches, adapters
+        )
 
 
-def _merges(returned, base, batches, adapters):
+def _require_merged_adapter(returned, base, batches, adapters):
     """Raises Wrong unless predict computes with the adapter that is merged, if any."""
     predict, merge, unmerge = returned
 
@@ -115,7 +117,7 @@ def _merges(returned, base, batches, adapters):
 
     def check(expected, *symptoms):
         used = call_answer(predict, batches, "predict")
-        as_eager(used, expected, symptoms)
+        check_calls(used, expected, symptoms)
         return used.kept
 
     before = check(outputs())
@@ -134,7 +136,7 @@ def _merges(returned, base, batches, adapters):
                 "merge.",
                 "(w + d) - d rounds: keep a copy of the weight that is never merged.",
             )
-    require_kept(before, outputs())
+    require_results_unchanged(before, outputs())
 
 
 def judge_adapter_rows(answer: Callable) -> None:
@@ -148,11 +150,13 @@ def judge_adapter_rows(answer: Callable) -> None:
     sample = batches[0].clone()
     with unmodified("sample, inputs or slots", sample, batches, slots), watch_graphs() as built:
         returned = answer(weight, n_slots, rank, sample)
-        _rows(as_functions(returned, "predict", "load"), weight, batches, slots, rank)
+        _require_adapter_per_row(
+            as_functions(returned, "predict", "load"), weight, batches, slots, rank
+        )
     one_graph(built)
 
 
-def _rows(returned, weight, batches, slots, rank):
+def _require_adapter_per_row(returned, weight, batches, slots, rank):
     """Raises Wrong unless each row is computed with the adapter of its slot."""
     predict, load = returned
     n_out, n_in = weight.shape
@@ -183,10 +187,10 @@ def _rows(returned, weight, batches, slots, rank):
         for fixed in (slots[0], of_rows[0], torch.zeros_like(slots[0])):
             symptoms.append((FIRST_SLOTS, outputs(deltas[number], some, [fixed] * 2)))
         same = [one[:1].expand_as(one) for one in of_rows]
-        as_eager(used, right, [*symptoms, (SAME_FOR_ALL, outputs(deltas[number], some, same))])
+        check_calls(used, right, [*symptoms, (SAME_FOR_ALL, outputs(deltas[number], some, same))])
         kept += used.kept
         expected += right
-    require_kept(kept, expected)
+    require_results_unchanged(kept, expected)
 
 
 @contextmanager
@@ -204,12 +208,12 @@ def no_wait_of_the_cpu() -> Iterator[None]:
         yield
 
 
-def launches(stream: torch.cuda.Stream) -> int:
+def count_stream_launches(stream: torch.cuda.Stream) -> int:
     """How many launches on a stream the stand-in has noted."""
     return sum(node.stream == stream.stream_id for node in launch_log())
 
 
-def _in_turns(predict, publish, versions, batches, stream):
+def _publish_and_predict(predict, publish, versions, batches, stream):
     """The result of each batch; the weights of its version are published before it."""
     results = []
     with no_wait_of_the_cpu(), watch_graphs() as seen:
@@ -218,13 +222,13 @@ def _in_turns(predict, publish, versions, batches, stream):
                 weights = versions[number]
                 if number == 2:  # written just now, and freed as soon as publish returns
                     weights = [weight.clone() for weight in weights]
-                before = launches(stream)
+                before = count_stream_launches(stream)
                 without_capture(publish, weights)
-                if on_stand_in() and launches(stream) == before:
+                if on_stand_in() and count_stream_launches(stream) == before:
                     raise Wrong("The copies do not run on stream.", "Keep them there.")
                 shapes = [weight.shape for weight in weights]
                 del weights
-                kept = reuse_freed(shapes)
+                kept = occupy_freed(shapes)
             results.append(predict(batch))
     torch.cuda.synchronize()
     del kept
@@ -252,7 +256,7 @@ def judge_published(answer: Callable) -> None:
     with unmodified("sample", sample):
         predict, publish = as_functions(answer(net, sample, stream), "predict", "publish")
         torch.cuda.synchronize()
-        results = _in_turns(predict, publish, versions, batches, stream)
+        results = _publish_and_predict(predict, publish, versions, batches, stream)
         _of_their_versions(results, batches, output)
 
 

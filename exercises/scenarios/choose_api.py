@@ -12,7 +12,7 @@ from exercises.answers.tensors import copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
-from exercises.scenarios.rules import detached, from_one_graph, unmodified
+from exercises.scenarios.rules import call_with_one_graph, detached, unmodified
 from exercises.scenarios.warm_ups import require_no_draws, require_no_momentum, require_untrained
 
 NEVER_MOVES = (
@@ -42,11 +42,11 @@ def judge_train_as_advised(answer: Callable) -> None:
         stepped: list[bool] = []  # a True for each call of optimizer.step() outside of a graph
         with unmodified("inputs or targets", given, batches):
             with require_no_draws(), require_untrained(own):
-                train = from_one_graph(answer, own, optimizer, *given, dict(found))
+                train = call_with_one_graph(answer, own, optimizer, *given, dict(found))
             require_no_momentum(optimizer)
             optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
             used = call_answer(train, batches)
-        used.require(expected, symptoms)
+        used.require_results(expected, symptoms)
         detached(used.kept)
         _as_advised(used, bool(stepped), found, graph, whole)
 
@@ -65,7 +65,7 @@ def _as_advised(used, stepped, found, graph, whole):
     if not stepped and not whole:
         raise Wrong(f"The optimizer is in the graph, where the tree leaves it out {case}.")
     calls = len(used.given)
-    used.replays(graphs=calls, operators=calls * (3 if whole else 12))
+    used.require_launches(graphs=calls, operators=calls * (3 if whole else 12))
 
 
 def judge_graph_around_read(answer: Callable) -> None:
@@ -90,10 +90,10 @@ def judge_graph_around_read(answer: Callable) -> None:
     expected = outputs()
     with unmodified("inputs", sample, inputs):
         used = call_answer(answer(first, left, right, sample), inputs)
-    _read_between(used, expected, outputs, drawn[1])
+    _require_branch_replays(used, expected, outputs, drawn[1])
 
 
-def _read_between(used, expected, outputs, sample):
+def _require_branch_replays(used, expected, outputs, sample):
     """Raises Wrong unless each call replayed the first graph and one of the other two."""
     calls = len(expected)
     frozen = (
@@ -104,7 +104,7 @@ def _read_between(used, expected, outputs, sample):
         "left and right read the hidden values of the sample: capture them on the output of the "
         "first graph, or copy each new one in."
     )
-    used.require(
+    used.require_results(
         expected,
         {
             EVERY_TIME_THE_FIRST: partial(outputs, lambda _: sample, branch_of=lambda _: sample),
@@ -115,7 +115,7 @@ def _read_between(used, expected, outputs, sample):
             stale: partial(outputs, lambda _: sample),
         },
     )
-    used.only_replays()
+    used.require_only_replays()
     graphs = used.counts["graphs"]
     if graphs == 3 * calls:
         raise Wrong("All three graphs run in every call: replay only the branch that is chosen.")
@@ -125,4 +125,4 @@ def _read_between(used, expected, outputs, sample):
             "CPU is to choose between two graphs."
         )
     detached(used.kept)
-    used.replays(graphs=2 * calls, operators=8 * calls)
+    used.require_launches(graphs=2 * calls, operators=8 * calls)

@@ -69,7 +69,7 @@ def largest_first(captured: list[int]) -> None:
         )
 
 
-def smallest_fitting(replayed: list, sizes: list[int], counts: list[int]) -> None:
+def require_smallest_fitting(replayed: list, sizes: list[int], counts: list[int]) -> None:
     """Raises Wrong unless each size has a graph of its own, and each request of so many rows
     replayed the smallest that holds it.
     """
@@ -81,7 +81,7 @@ def smallest_fitting(replayed: list, sizes: list[int], counts: list[int]) -> Non
         )
 
 
-def as_tensors(given: Any, count: int, what: str = "losses") -> list:
+def unpack_tensors(given: Any, count: int, what: str = "losses") -> list:
     """What an answer returned, if it is a list of so many tensors, or one tensor of so many
     numbers.
     """

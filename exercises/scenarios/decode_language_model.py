@@ -14,14 +14,14 @@ from cpu_graph.log import launch_log
 from examples.decoder import Config, Decoder, new_kv_cache, prefill, sample
 from exercises.answers.graph_use import (
     call_answer,
-    match_symptoms,
+    raise_symptom,
     require_no_freed_reads,
     watch_graphs,
 )
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import WRITTEN_OVER, Wrong
 from exercises.scenarios.common import draw_int, require_replay, unpack
-from exercises.scenarios.rules import from_one_graph, one_graph
+from exercises.scenarios.rules import call_with_one_graph, one_graph
 
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=64, max_seq_len=40
@@ -81,7 +81,7 @@ def _decoded(model, state, count, feeds=True, moves=True):
     return given
 
 
-def _without_wait(following: Any) -> Any:
+def _refuse_waits(following: Any) -> Any:
     """The reader's function; on the stand-in it raises Wrong if a call waits for the GPU."""
     if not callable(following) or not on_stand_in():
         return following
@@ -133,17 +133,17 @@ def judge_make_responder(answer: Callable) -> None:
         for length, count in ((draw_int(6, 9), 4), (draw_int(2, 5), 3), (draw_int(9, 12), 3))
     ]
     expected = _answers(model, requests)
-    used = call_answer(from_one_graph(answer, model, SIZES), requests)
+    used = call_answer(call_with_one_graph(answer, model, SIZES), requests)
     if not are_close(used.given, expected):
         if all(bool((made == made[:, -1:]).all()) for made in used.given):
             raise Wrong(LAST)
-        match_symptoms(used.given, _faults_with_responses(partial(_answers, model, requests)))
-    used.require(expected)
+        raise_symptom(used.given, _responses_by_fault(partial(_answers, model, requests)))
+    used.require_results(expected)
     asked = sum(count - 1 for _, count in requests)
-    used.replays(graphs=max(asked, used.counts["graphs"]), operators=10**6)
+    used.require_launches(graphs=max(asked, used.counts["graphs"]), operators=10**6)
 
 
-def _faults_with_responses(answers: Callable) -> Iterator[tuple[tuple[str, str], list]]:
+def _responses_by_fault(answers: Callable) -> Iterator[tuple[tuple[str, str], list]]:
     for warm in (3, 0):
         yield IGNORED, answers(reads=False, warm=warm)
         yield WENT_ON, answers(places=False, warm=warm)
@@ -160,13 +160,13 @@ def judge_graph_rows(answer: Callable) -> None:
     calls = 4
     first, _, cache = state = prefill(model, SIZES, prompts)
     expected = _decoded(model, state, calls)
-    both = from_one_graph(answer, model, SIZES, copy_tensors(prompts))
+    both = call_with_one_graph(answer, model, SIZES, copy_tensors(prompts))
     first_tokens, following = unpack(both, "the first tokens", "a function")
     given = copy_tensors(first_tokens)
-    used = call_answer(_without_wait(following), [()] * calls)
+    used = call_answer(_refuse_waits(following), [()] * calls)
     if not are_close(given, first):
         warmed = ((WARMED.format(number), tokens) for number, tokens in enumerate(expected, 2))
-        match_symptoms(given, warmed)
+        raise_symptom(given, warmed)
         raise Wrong(
             "The first tokens are not those that the prompts get alone: read each prompt as it "
             "is, without padding, into its own row of the cache."
@@ -174,14 +174,14 @@ def judge_graph_rows(answer: Callable) -> None:
     if not are_close(used.given, expected):
         for which, length in (("longest", max(lengths)), ("shortest", min(lengths))):
             same = _decoded(model, (first, torch.full_like(first, length), cache), calls)
-            match_symptoms(used.given, [(ONE_POSITION.format(which), same)])
+            raise_symptom(used.given, [(ONE_POSITION.format(which), same)])
         not_fed = _decoded(model, state, calls, feeds=False)
         frozen = _decoded(model, state, calls, moves=False)
-        match_symptoms(used.given, [(NOT_FED, not_fed), (FROZEN, frozen)])
-    used.require(expected)
+        raise_symptom(used.given, [(NOT_FED, not_fed), (FROZEN, frozen)])
+    used.require_results(expected)
     if not are_close(first_tokens, first):
         raise Wrong(WRITTEN_OVER)
-    used.replays(graphs=calls, operators=calls)
+    used.require_launches(graphs=calls, operators=calls)
 
 
 def judge_generate(answer: Callable) -> None:

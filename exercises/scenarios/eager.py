@@ -45,7 +45,7 @@ def losses_of(net: nn.Module, make: Callable, batches: Iterable, rates: list | N
     return losses
 
 
-def gradients(net: nn.Module) -> list:
+def grads_of(net: nn.Module) -> list:
     """What .grad holds; None where there is no gradient."""
     return [parameter.grad for parameter in net.parameters()]
 
@@ -54,7 +54,7 @@ def accumulated_gradients(net: nn.Module, batches: list) -> list:
     """The gradients of all batches, added up; None where there is no gradient."""
     for inputs, targets in batches:
         mse_loss(net(inputs), targets).backward()
-    return copy_tensors(gradients(net))
+    return copy_tensors(grads_of(net))
 
 
 def descend(net: nn.Module, loss: torch.Tensor, rate: float) -> torch.Tensor:
@@ -67,6 +67,6 @@ def descend(net: nn.Module, loss: torch.Tensor, rate: float) -> torch.Tensor:
     return loss.detach()
 
 
-def sgd_step(net: nn.Module) -> Callable:
+def make_sgd_step(net: nn.Module) -> Callable:
     """A function of inputs and targets that trains net so."""
     return lambda inputs, targets: descend(net, mse_loss(net(inputs), targets), 0.1)

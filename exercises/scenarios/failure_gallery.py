@@ -10,7 +10,7 @@ from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.eager import perceptron
-from exercises.scenarios.rules import detached, from_one_graph, unmodified
+from exercises.scenarios.rules import call_with_one_graph, detached, unmodified
 
 ALL_ROWS = "Rows with a negative sum have a score other than 0."
 STANDS_STILL = (
@@ -30,7 +30,7 @@ def judge_capture_scores(answer: Callable) -> None:
     expected = [torch.where(count, 2 * y, 0) for count, y in zip(counts, outputs, strict=True)]
     sample = batches[0].clone()
     with unmodified("sample or x", sample, batches):
-        used = call_answer(from_one_graph(answer, model, sample), batches)
+        used = call_answer(call_with_one_graph(answer, model, sample), batches)
     for number, (yours, right) in enumerate(zip(used.given, expected, strict=True), 1):
         shape = getattr(yours, "shape", None)
         if shape != right.shape:
@@ -39,9 +39,9 @@ def judge_capture_scores(answer: Callable) -> None:
                 f"Result {number} has the shape {said}, expected {tuple(right.shape)}.",
                 "Keep every row, and give those with a negative sum a score of 0.",
             )
-    used.require(expected, {ALL_ROWS: [2 * y for y in outputs]})
+    used.require_results(expected, {ALL_ROWS: [2 * y for y in outputs]})
     detached(used.kept)
-    used.replays(graphs=len(batches), operators=4 * len(batches))
+    used.require_launches(graphs=len(batches), operators=4 * len(batches))
 
 
 def judge_capture_average(answer: Callable) -> None:
@@ -56,7 +56,7 @@ def judge_capture_average(answer: Callable) -> None:
         expected.append(average)
     sample = torch.randn(length, device="cuda")
     with unmodified("sample or x", sample, calls):
-        used = call_answer(from_one_graph(answer, sample), calls)
+        used = call_answer(call_with_one_graph(answer, sample), calls)
     first, second, third = used.given[:3]
     if not are_close(used.given, expected):
         if are_close(first, second):
@@ -72,5 +72,5 @@ def judge_capture_average(answer: Callable) -> None:
                 "The average does not begin at 0.",
                 "The warm-up ran the step and moved it: set it back after the capture.",
             )
-    used.require(expected)
-    used.replays(graphs=len(calls), operators=4 * len(calls))
+    used.require_results(expected)
+    used.require_launches(graphs=len(calls), operators=4 * len(calls))

@@ -14,12 +14,12 @@ from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
-    as_tensors,
     draw_int,
     largest_first,
     one_pool,
     require_replays,
-    smallest_fitting,
+    require_smallest_fitting,
+    unpack_tensors,
 )
 from helpers.capture import capture_step
 
@@ -41,7 +41,7 @@ CANCELLED = (
 CANCELS = 5e-2  # of a result: more than cancelled digits change it
 
 
-def _filled_behind(values, lengths):
+def _fill_padding_with_garbage(values, lengths):
     """Pairs of values and a length; what is behind it is large, and not finite from the fifth on.
 
     values: (requests, size, ...).
@@ -61,8 +61,8 @@ def judge_standardize(answer: Callable) -> None:
     size, columns = 6, draw_int(2, 5)
     lengths = [3, 2, size, draw_int(2, 5), 4, 2]
     x = torch.randn(len(lengths), size, columns, device="cuda") + 3
-    requests = _filled_behind(x, lengths)
-    replay = _captured(answer, requests[0])
+    requests = _fill_padding_with_garbage(x, lengths)
+    replay = _capture_answer(answer, requests[0])
     given = call_answer(replay, requests[:4], what="It").given
     pairs = [(x, length) for (x, _), length in zip(requests, lengths, strict=True)]
     expected = [_standardized(x[:length]) for x, length in pairs]
@@ -72,7 +72,7 @@ def judge_standardize(answer: Callable) -> None:
     tops = [result[:length] for result, length in zip(given, lengths[:4], strict=True)]
     spread = [_standardized(x[:length], len(x) - length) for x, length in pairs[:4]]
     counted = [_standardized(x)[:length] for x, length in pairs[:4]]
-    _require_digits(tops, expected[:4])
+    _require_no_cancellation(tops, expected[:4])
     require_expected(tops, expected[:4], [(SPREAD, spread), (COUNTED, counted)])
     if any(result[length:].any() for result, length in zip(given, lengths[:4], strict=True)):
         raise Wrong(
@@ -80,7 +80,7 @@ def judge_standardize(answer: Callable) -> None:
         )
     others = call_answer(replay, requests[4:], what="It").given
     zeros = [torch.cat([top, top.new_zeros(size - len(top), columns)]) for top in expected[4:]]
-    _require_digits(others, zeros)
+    _require_no_cancellation(others, zeros)
     if not are_close(others, zeros):
         raise Wrong(
             "An infinity or nan behind the request spoils the result.",
@@ -88,7 +88,7 @@ def judge_standardize(answer: Callable) -> None:
         )
 
 
-def _require_digits(given, expected):
+def _require_no_cancellation(given, expected):
     """Raises Wrong if nothing but rounding parts the results from the expected ones."""
     if not are_close(given, expected) and are_close(given, expected, margin=CANCELS):
         raise Wrong(CANCELLED)
@@ -101,7 +101,7 @@ def _standardized(x, padding=0):
     return (x - mean) / (squares / len(x) + 1e-5).sqrt()
 
 
-def _captured(answer, request):
+def _capture_answer(answer, request):
     """A function that replays the answer for a request. Raises Wrong if it cannot be captured."""
     static = [tensor.clone() for tensor in request]
     graph = torch.cuda.CUDAGraph()
@@ -161,9 +161,9 @@ def judge_pad_to_buckets(answer: Callable) -> None:
         function = answer(total, sizes, 3)
     used = call_answer(function, requests)
     behind = "Rows of an earlier request are left behind a shorter one: fill them with zeros."
-    used.require(expected, {behind: stale})
-    used.replays(graphs=len(requests), operators=6 * len(requests))
-    smallest_fitting(used.seen.replayed, sizes, lengths)
+    used.require_results(expected, {behind: stale})
+    used.require_launches(graphs=len(requests), operators=6 * len(requests))
+    require_smallest_fitting(used.seen.replayed, sizes, lengths)
     _share_memory(inputs, built)
 
 
@@ -197,7 +197,7 @@ def judge_read_results(answer: Callable) -> None:
     with watch_graphs() as seen:
         results = answer(serve, requests, columns)
     require_replays(seen, count, "requests")
-    _arrived(results, expected)
+    _require_results_arrived(results, expected)
     if raced:
         raise Wrong(WRITTEN_WHILE_READ)
     if on_stand_in() and any(idle[1:]):
@@ -208,10 +208,10 @@ def judge_read_results(answer: Callable) -> None:
         )
 
 
-def _arrived(results, expected):
+def _require_results_arrived(results, expected):
     """Raises Wrong unless the results are the expected tensors, on the CPU and each its own."""
     count = len(expected)
-    results = as_tensors(results, count, "results")
+    results = unpack_tensors(results, count, "results")
     if any(result.is_cuda for result in results):
         raise Wrong("The results are to be tensors on the CPU.")
     if len({result.data_ptr() for result in results}) < count:

@@ -11,7 +11,7 @@ from exercises.answers.graph_use import AnswerCalls, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, are_equal, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import as_functions, draw_int
-from exercises.scenarios.eager import gradients, perceptron
+from exercises.scenarios.eager import grads_of, perceptron
 from exercises.scenarios.rules import detached, unmodified
 from helpers.capture import unchanged
 
@@ -24,7 +24,7 @@ STALE_WEIGHTS = (
 FIRST_MODEL = ("The second model gets the first one's graph.", "Each needs a graph of its own.")
 
 
-class Mask(nn.Module):
+class DropoutWithGenerator(nn.Module):
     """A dropout of a quarter that draws from a generator of its own."""
 
     def __init__(self, generator: torch.Generator):
@@ -52,24 +52,24 @@ def loss_of(net: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     return net(inputs).square().mean()
 
 
-def train_on(net: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+def backpropagate_loss(net: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """The loss of a batch, whose gradients are added to those of net."""
     loss = loss_of(net, inputs)
     loss.backward()
     return loss.detach()
 
 
-def iteration(net: nn.Module) -> Callable:
+def make_iteration(net: nn.Module) -> Callable:
     """A function of a batch: zeroes the gradients of net, adds new ones, returns the loss."""
 
     def iterate(inputs):
-        torch._foreach_zero_(gradients(net))
-        return train_on(net, inputs)
+        torch._foreach_zero_(grads_of(net))
+        return backpropagate_loss(net, inputs)
 
     return iterate
 
 
-def warmed_up(calls: Iterable[Callable], batches: list) -> None:
+def warm_up_each(calls: Iterable[Callable], batches: list) -> None:
     """Call each function twice, with two batches of its own. Raises Wrong if that raises."""
     for number, call in enumerate(calls):
         for batch in batches[2 * number : 2 * number + 2]:
@@ -89,10 +89,10 @@ def judge_in_graphs(answer: Callable) -> None:
     nets, rows = [net_with_zero_gradients(), net_with_zero_gradients()], draw_int()
     batches = list(torch.randn(8, rows, 4, device="cuda"))
     longer = list(torch.randn(8, rows + 2, 4, device="cuda"))
-    iterates = [iteration(net) for net in nets]
+    iterates = [make_iteration(net) for net in nets]
     requests = [(number % 2, inputs) for number, inputs in enumerate(batches[4:])]
     expected = [iterates[number](inputs).clone() for number, inputs in requests]
-    sums = [copy_tensors(gradients(net)) for net in nets]
+    sums = [copy_tensors(grads_of(net)) for net in nets]
     first = [iterates[0](inputs).clone() for _, inputs in requests]
     frozen = [iterates[number](batches[2 * number]).clone() for number, _ in requests]
     with unmodified("batch", batches, longer), watch_graphs() as built:
@@ -103,12 +103,12 @@ def judge_in_graphs(answer: Callable) -> None:
         used = call_answer(
             lambda number, inputs: calls[number](inputs), requests, what="A function"
         )
-        used.require(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
-        if not are_close([gradients(net) for net in nets], sums):
+        used.require_results(expected, {FIRST_MODEL: first, EVERY_TIME_THE_FIRST: frozen})
+        if not are_close([grads_of(net) for net in nets], sums):
             raise Wrong("The gradients are not the eager ones.")
-        used.replays(graphs=len(requests), operators=3 * len(requests))
+        used.require_launches(graphs=len(requests), operators=3 * len(requests))
         mixed = [pair for both in zip(batches[4:], longer[4:], strict=True) for pair in both]
-        _of_two_sizes(calls, iterates, longer, mixed)
+        _require_graph_per_size(calls, iterates, longer, mixed)
     if len(built.captured) > 4:
         raise Wrong(
             f"It captures {len(built.captured)} graphs for two models with two numbers of rows "
@@ -117,19 +117,19 @@ def judge_in_graphs(answer: Callable) -> None:
         )
 
 
-def _of_two_sizes(calls, iterates, longer, mixed):
+def _require_graph_per_size(calls, iterates, longer, mixed):
     """Raises Wrong unless each model replays its own graph for each number of rows."""
     requests = [(number // 2 % 2, inputs) for number, inputs in enumerate(mixed)]
     expected = [iterates[number](inputs).clone() for number, inputs in requests]
-    warmed_up(calls, longer)
+    warm_up_each(calls, longer)
     used = call_answer(lambda number, inputs: calls[number](inputs), requests, what="A function")
-    used.require(expected)
+    used.require_results(expected)
     if used.seen.captured or not used.seen.replayed:
         raise Wrong(
             "It starts again when a number of rows comes back.",
             "Keep the graph of each number of rows, and capture each once.",
         )
-    used.replays(graphs=len(requests), operators=3 * len(requests))
+    used.require_launches(graphs=len(requests), operators=3 * len(requests))
 
 
 def gradients_add_up(train: Callable, batches: list, own: list, generator: torch.Generator) -> None:
@@ -149,7 +149,7 @@ def gradients_add_up(train: Callable, batches: list, own: list, generator: torch
         )
 
 
-def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> AnswerCalls:
+def take_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) -> AnswerCalls:
     """How the two were used: a pair of losses for each input, with a step of plain SGD between the
     two.
     """
@@ -159,10 +159,10 @@ def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) 
         net.zero_grad(set_to_none=False)
         trained = train(batch)
         with torch.no_grad():
-            torch._foreach_add_(list(net.parameters()), gradients(net), alpha=-0.1)
-        before = copy_tensors(gradients(net))
+            torch._foreach_add_(list(net.parameters()), grads_of(net), alpha=-0.1)
+        before = copy_tensors(grads_of(net))
         validated = validate(batch)
-        around.append((before, copy_tensors(gradients(net))))
+        around.append((before, copy_tensors(grads_of(net))))
         return trained, validated
 
     used = call_answer(turn, inputs, what="Each")
@@ -171,7 +171,7 @@ def in_turns(net: nn.Module, inputs: list, train: Callable, validate: Callable) 
     return used
 
 
-def in_modes(net: nn.Module, *modes: bool) -> list[Callable]:
+def eager_pair(net: nn.Module, *modes: bool) -> list[Callable]:
     """Eager training and validation, each with dropout or without."""
 
     def run(loss, mode, batch):
@@ -180,10 +180,10 @@ def in_modes(net: nn.Module, *modes: bool) -> list[Callable]:
         net.train()
         return result
 
-    return [partial(run, *pair) for pair in zip((train_on, loss_of), modes, strict=True)]
+    return [partial(run, *pair) for pair in zip((backpropagate_loss, loss_of), modes, strict=True)]
 
 
-def forwards(net: nn.Module, capture: Callable) -> tuple:
+def capture_and_record_modes(net: nn.Module, capture: Callable) -> tuple:
     """What capture() gives, and the modes of its forward passes: (training, gradients on).
 
     A validation in training mode draws, which an unregistered generator refuses; we say why.
@@ -207,33 +207,33 @@ def forwards(net: nn.Module, capture: Callable) -> tuple:
 def judge_train_and_validate(answer: Callable) -> None:
     """The same network, trained and validated in turns."""
     generator = torch.Generator("cuda").manual_seed(draw_int(1, 1000))
-    net = net_with_zero_gradients(Mask(generator))
+    net = net_with_zero_gradients(DropoutWithGenerator(generator))
     inputs, start = list(torch.randn(4, draw_int(), 4, device="cuda")), generator.get_state()
 
     def eagerly(train, validate):
         with unchanged(net, generators=[generator]):
-            return in_turns(net, inputs, train, validate).given
+            return take_turns(net, inputs, train, validate).given
 
     expected, with_dropout, without = (
-        eagerly(*in_modes(net, *modes)) for modes in ((True, False), (True, True), (False, False))
+        eagerly(*eager_pair(net, *modes)) for modes in ((True, False), (True, True), (False, False))
     )
     frozen = copy.deepcopy(net).eval()
-    stale = eagerly(in_modes(net, True, False)[0], lambda batch: loss_of(frozen, batch).detach())
+    stale = eagerly(eager_pair(net, True, False)[0], lambda batch: loss_of(frozen, batch).detach())
     sample = inputs[0].clone()
     with unmodified("inputs", sample, inputs):
-        pair, seen = forwards(net, lambda: answer(net, generator, sample))
+        pair, seen = capture_and_record_modes(net, lambda: answer(net, generator, sample))
         train, validate = as_functions(pair, "train", "validate")
         if not torch.equal(generator.get_state(), start):
             raise Wrong("The warm-up drew from the generator: put its state back.")
         if not net.training:
             raise Wrong("The network stays in eval mode: call net.train() after the capture.")
-        used = in_turns(net, inputs, train, validate)
-    used.require(expected, {DROPOUT: with_dropout, EVAL: without, STALE_WEIGHTS: stale})
+        used = take_turns(net, inputs, train, validate)
+    used.require_results(expected, {DROPOUT: with_dropout, EVAL: without, STALE_WEIGHTS: stale})
     if (False, True) in seen:
         raise Wrong(
             "Validation is captured with gradients on, so its graph keeps what a backward pass "
             "would need: capture it under torch.no_grad()."
         )
     detached(used.kept)
-    used.replays(graphs=2 * len(inputs), operators=20 * len(inputs))
-    gradients_add_up(train, inputs, gradients(net), generator)
+    used.require_launches(graphs=2 * len(inputs), operators=20 * len(inputs))
+    gradients_add_up(train, inputs, grads_of(net), generator)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from exercises.answers.graph_use import call_answer, match_symptoms, watch_graphs
+from exercises.answers.graph_use import call_answer, raise_symptom, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EAGER, EVERY_TIME_THE_FIRST, Wrong, returned_function
 from exercises.scenarios.common import NO_WARM_UP, Runs, draw_int
@@ -51,7 +51,7 @@ def judge_graph_second(answer: Callable) -> None:
     """Two parts, of which the second has dropout; four passes, each compared with eager."""
     second = Net(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
     net = nn.Sequential(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3)), second).cuda()
-    _pass_by_pass(answer, net, differs=OTHER_DROPOUT)
+    _judge_passes(answer, net, differs=OTHER_DROPOUT)
 
 
 def judge_graph_around(answer: Callable) -> None:
@@ -79,10 +79,10 @@ def judge_graph_around(answer: Callable) -> None:
                 "order in which they run."
             )
 
-    _pass_by_pass(answer, net, check)
+    _judge_passes(answer, net, check)
 
 
-def _pass_by_pass(answer, net, check=lambda *_: None, differs=OTHER_SHAPE):
+def _judge_passes(answer, net, check=lambda *_: None, differs=OTHER_SHAPE):
     """Raises Wrong unless each pass of the answer's net gives eager's gradients, from graphs.
 
     check(gradients of a pass, graphs that it replayed, graphs that were captured) looks for more.
@@ -90,7 +90,7 @@ def _pass_by_pass(answer, net, check=lambda *_: None, differs=OTHER_SHAPE):
     twin, batches = copy.deepcopy(net), draw_batches(4)
     sample = batches[0][0].clone()
     with unmodified("inputs", sample):
-        net, captured = _graphed(answer, net, sample)
+        net, captured = _build_graphed_net(answer, net, sample)
         warmed_up = Net.runs > 0
         if not all(module.training for module in net.modules()):
             raise Wrong(
@@ -110,7 +110,7 @@ def _pass_by_pass(answer, net, check=lambda *_: None, differs=OTHER_SHAPE):
                 raise Wrong(differs)
 
 
-class Round:
+class FixedPointRound:
     """A round in place, which halves the distance of z to its end and returns how far z moved."""
 
     def __init__(self):
@@ -134,7 +134,7 @@ class Round:
 
 def judge_make_solver(answer: Callable) -> None:
     """Four inputs of different sizes, so that they need different numbers of rounds."""
-    one_round, rows = Round(), draw_int()
+    one_round, rows = FixedPointRound(), draw_int()
     inputs = [size * torch.randn(rows, 4, device="cuda") for size in (0.1, 10.0, 1.0, 0.1)]
     expected = [torch.zeros_like(x) for x in inputs]
     rounds = [one_round.solve(z, x) for z, x in zip(expected, inputs, strict=True)]
@@ -143,7 +143,7 @@ def judge_make_solver(answer: Callable) -> None:
     with unmodified("x", sample):
         with watch_graphs() as seen:
             solver = answer(noted, sample)
-        with _counted(solver) as (counted, replayed_in):
+        with _count_replays_per_call(solver) as (counted, replayed_in):
             used = call_answer(counted, inputs)
     replayed = used.counts["graphs"]
     if seen.captured and not replayed:
@@ -155,13 +155,13 @@ def judge_make_solver(answer: Callable) -> None:
         if noted.cold:
             raise Wrong(NO_WARM_UP)
         if replayed_in != rounds:
-            _other_rounds(used, inputs, expected, rounds, replayed_in, one_round)
-    used.replays(graphs=sum(rounds), operators=8 * len(inputs) + 4 * sum(rounds))
-    used.require(expected)
+            _raise_rounds_symptom(used, inputs, expected, rounds, replayed_in, one_round)
+    used.require_launches(graphs=sum(rounds), operators=8 * len(inputs) + 4 * sum(rounds))
+    used.require_results(expected)
 
 
 @contextmanager
-def _counted(solver: Callable) -> Iterator[tuple]:
+def _count_replays_per_call(solver: Callable) -> Iterator[tuple]:
     """The solver, and a list that gets the number of replays of each call.
 
     Raises Wrong at a replay that no call can need.
@@ -185,14 +185,14 @@ def _counted(solver: Callable) -> Iterator[tuple]:
         yield call, counts
 
 
-def _other_rounds(used, inputs, expected, rounds, replayed_in, one_round):
+def _raise_rounds_symptom(used, inputs, expected, rounds, replayed_in, one_round):
     """Raises Wrong with why a call replays more or fewer rounds than eager takes."""
     z, going_on = torch.zeros_like(inputs[0]), []
     for x in inputs:
         one_round.solve(z, x)
         going_on.append(z.clone())
     first_again = expected[:1] * len(inputs)
-    match_symptoms(used.given, [(GOES_ON, going_on), (EVERY_TIME_THE_FIRST, first_again)])
+    raise_symptom(used.given, [(GOES_ON, going_on), (EVERY_TIME_THE_FIRST, first_again)])
     number = [a == b for a, b in zip(replayed_in, rounds, strict=True)].index(False)
     raise Wrong(
         f"Call {number + 1} replays {replayed_in[number]} rounds where eager takes "
@@ -201,14 +201,14 @@ def _other_rounds(used, inputs, expected, rounds, replayed_in, one_round):
     )
 
 
-def _graphed(answer, net, sample):
+def _build_graphed_net(answer, net, sample):
     """The net with its graphs, these in the order of their captures.
 
     Raises Wrong if a sample has a history.
     """
     before = copy_tensors(net.state_dict())
     Net.runs = 0
-    with watch_graphs() as seen, _samples() as samples:
+    with watch_graphs() as seen, _record_samples() as samples:
         answered = answer(net, sample)
     if any(one.grad_fn is not None for one in samples):
         raise Wrong(
@@ -223,7 +223,7 @@ def _graphed(answer, net, sample):
 
 
 @contextmanager
-def _samples() -> Iterator[list]:
+def _record_samples() -> Iterator[list]:
     """The tensors that the block passes to make_graphed_callables as samples."""
     samples: list = []
     make = torch.cuda.make_graphed_callables

@@ -23,7 +23,7 @@ from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
-from exercises.scenarios.rules import detached, from_one_graph, unmodified
+from exercises.scenarios.rules import call_with_one_graph, detached, unmodified
 from exercises.scenarios.warm_ups import require_no_momentum, require_untrained
 
 OWN_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that capture by themselves
@@ -31,7 +31,7 @@ MODE = ("No call gets a graph.", 'Keep mode="reduce-overhead".')
 
 
 @dataclass
-class Compilation:
+class CompilationNotes:
     """What happens to compiled code in a block.
 
     compiled: how often torch.compile was called. captured: its calls in a capture. own_graphs: its
@@ -46,7 +46,7 @@ class Compilation:
     modified: bool = False
 
 
-class Inspect(TorchFunctionMode):
+class TensorAccessRecorder(TorchFunctionMode):
     """Notes which tensors from outside a block reads, and which of them it modifies."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class CompiledFunction:
     function is compiled where there is a GPU.
     """
 
-    def __init__(self, function: Callable, notes: Compilation, real: Callable, options: dict):
+    def __init__(self, function: Callable, notes: CompilationNotes, real: Callable, options: dict):
         self.mode = options.get("mode")
         as_it_is = self.mode in OWN_GRAPHS or on_stand_in()
         self.function = function if as_it_is else real(function, **options)
@@ -113,7 +113,7 @@ class CompiledFunction:
         if self.mode not in OWN_GRAPHS:
             return self.function(*args, **kwargs)
         self.notes.own_graphs += 1
-        with Inspect() as inspect:
+        with TensorAccessRecorder() as inspect:
             result = self.function(*args, **kwargs)
         self.notes.from_cpu |= inspect.from_cpu
         self.notes.modified |= inspect.modified(self.function)
@@ -123,7 +123,7 @@ class CompiledFunction:
 class CompiledModule(nn.Module):
     """What torch.compile returns for a module: a module with the same parameters."""
 
-    def __init__(self, module: nn.Module, notes: Compilation, real: Callable, options: dict):
+    def __init__(self, module: nn.Module, notes: CompilationNotes, real: Callable, options: dict):
         super().__init__()
         self._orig_mod = module
         self.compiled = CompiledFunction(module, notes, real, options)
@@ -134,9 +134,9 @@ class CompiledModule(nn.Module):
 
 
 @contextmanager
-def compiling() -> Iterator[Compilation]:
+def compiling() -> Iterator[CompilationNotes]:
     """In the block, torch.compile and model.compile() give a CompiledFunction or -Module."""
-    notes, real = Compilation(), torch.compile
+    notes, real = CompilationNotes(), torch.compile
 
     def compile(function: Callable | None = None, **options: Any) -> Callable:
         if function is None:
@@ -161,7 +161,7 @@ def judge_make_scaled(answer: Callable) -> None:
         scaled = answer(scale, calls)
         for number in range(before + 1, before + 5):
             x = torch.randn(size, size, device="cuda")
-            with Inspect() as inspect:
+            with TensorAccessRecorder() as inspect:
                 result = scaled(x)
             copies += inspect.from_cpu
             if not isinstance(result, torch.Tensor):
@@ -176,12 +176,12 @@ def judge_make_scaled(answer: Callable) -> None:
                 raise Wrong("The product is no longer multiplied by the number of calls.")
             if not are_close(result, expected * number):
                 raise Wrong(f"The result of call {number - before} is not that of the original.")
-    _gets_a_graph(notes)
+    _require_own_graph(notes)
     if copies > 1:
         raise Wrong("Each call copies scale from the CPU again.", "Copy it once.")
 
 
-def _gets_a_graph(notes: Compilation) -> None:
+def _require_own_graph(notes: CompilationNotes) -> None:
     """Raises Wrong if something keeps compiled code from getting a graph of its own."""
     if not notes.own_graphs:
         raise Wrong(MODE)
@@ -210,14 +210,14 @@ def judge_graph_compiled(answer: Callable) -> None:
     with unmodified("inputs or targets", given, batches):
         with compiling() as notes:
             with require_untrained(net):
-                train = from_one_graph(answer, net, optimizer, *given)
+                train = call_with_one_graph(answer, net, optimizer, *given)
             require_no_momentum(optimizer)
             used = call_answer(train, batches)
-        used.replays(graphs=5, operators=15)
+        used.require_launches(graphs=5, operators=15)
         if not notes.captured:
             raise Wrong(
                 "The graph holds eager kernels: nothing that torch.compile "
                 "returned was called in the capture."
             )
-        used.require(expected, {EVERY_TIME_THE_FIRST: first_again})
+        used.require_results(expected, {EVERY_TIME_THE_FIRST: first_again})
         detached(used.kept)

@@ -12,7 +12,7 @@ from cpu_graph import on_stand_in
 from cpu_graph.log import operator_of
 from exercises.answers.graph_use import call_answer, watch_graphs
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
-from exercises.scenarios.common import Runs, as_tensors, draw_int
+from exercises.scenarios.common import Runs, draw_int, unpack_tensors
 from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd
 from exercises.scenarios.rules import concurrent_branches, detached, one_graph, unmodified
 from exercises.scenarios.warm_ups import require_untrained
@@ -39,9 +39,9 @@ def judge_graphed_training(answer: Callable) -> None:
         with require_untrained(net), watch_graphs() as built:
             train = answer(net, sgd(net.parameters()), *batches[0])
         used = call_answer(train, batches)
-    used.replays(graphs=5, operators=15)
+    used.require_launches(graphs=5, operators=15)
     first = partial(losses_of, untouched, sgd, batches[:1] * 5)
-    used.require(expected, {EVERY_TIME_THE_FIRST: first})
+    used.require_results(expected, {EVERY_TIME_THE_FIRST: first})
     detached(used.kept)
     one_graph(built)
     if on_stand_in() is not None:  # on a GPU only a graph that was kept lists its nodes
@@ -77,24 +77,25 @@ def judge_capture_in_lanes(answer: Callable) -> None:
             function = answer(works, costs, sample)
         used = call_answer(function, inputs)
     for given in used.given:
-        as_tensors(given, len(works), "results")
-    used.replays(graphs=5, operators=5 + 5 * len(works))
+        unpack_tensors(given, len(works), "results")
+    used.require_launches(graphs=5, operators=5 + 5 * len(works))
     order = sorted(range(len(costs)), key=lambda number: -costs[number])
-    used.require(expected, {MIXED: [[given[number] for number in order] for given in expected]})
+    mixed = [[given[number] for number in order] for given in expected]
+    used.require_results(expected, {MIXED: mixed})
     one_graph(built)
     # on a GPU only a graph that was kept tells what waits for what, and torch's 32 streams of a
     # device come round again, so two new ones may be the same
     if on_stand_in() is not None:
-        _short([work.captured[-1] for work in works], costs)
-        concurrent_branches(_products(built.captured[0].capture.nodes), LANES)
+        _require_shortest_lanes([work.captured[-1] for work in works], costs)
+        concurrent_branches(_matmul_nodes(built.captured[0].capture.nodes), LANES)
 
 
-def _products(nodes):
+def _matmul_nodes(nodes):
     """The matrix products, one in each branch."""
     return [node for node in nodes if node.operator.name() in PRODUCTS]
 
 
-def _short(streams, costs):
+def _require_shortest_lanes(streams, costs):
     """Raises Wrong unless the works are on two streams, of which the longer takes no longer than it
     must.
     """

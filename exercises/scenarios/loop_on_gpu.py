@@ -41,7 +41,7 @@ NEVER_MOVES = (
 
 
 @contextmanager
-def body_runs(most: int) -> Iterator[list[int]]:
+def count_runs(most: int) -> Iterator[list[int]]:
     """How often the bodies of conditional nodes ran on the stand-in, a number for each launch of a
     node. Raises Wrong in a launch of more than so many.
     """
@@ -65,13 +65,15 @@ def body_runs(most: int) -> Iterator[list[int]]:
 
 
 @contextmanager
-def looped(limit: int, what: str, *tensors: torch.Tensor) -> Iterator[tuple[GraphUse, list[int]]]:
+def watch_loop(
+    limit: int, what: str, *tensors: torch.Tensor
+) -> Iterator[tuple[GraphUse, list[int]]]:
     """The block captures one loop and uses it: its graphs, and how often each launch ran the body.
 
     Raises Wrong if an index of a replay is out of bounds, since the error itself does not say so,
     or if the caller's tensors change. what: their names in the exercise.
     """
-    with rules.unmodified(what, *tensors), watch_graphs() as seen, body_runs(limit + 2) as runs:
+    with rules.unmodified(what, *tensors), watch_graphs() as seen, count_runs(limit + 2) as runs:
         try:
             yield seen, runs
         except RuntimeError as error:
@@ -84,7 +86,7 @@ def looped(limit: int, what: str, *tensors: torch.Tensor) -> Iterator[tuple[Grap
     rules.one_graph(seen)
 
 
-def has_node(seen: GraphUse, loops: bool) -> None:
+def require_conditional_node(seen: GraphUse, loops: bool) -> None:
     """A while or an if node: raises Wrong if no captured graph has one, or if the capture ended
     inside of a body. Only the stand-in knows.
     """
@@ -111,11 +113,11 @@ def judge_capture_generate(answer: Callable) -> None:
         torch.tensor([ring[-1 - distance] for distance in row], device="cuda") for row in distances
     ]
     sample = requests[0].clone()
-    with looped(limit, "tokens", sample, *requests) as (seen, runs):
+    with watch_loop(limit, "tokens", sample, *requests) as (seen, runs):
         generate = answer(lambda last: after[last], sample, ring[-1], limit)
         used = call_answer(generate, requests)
-    used.replays(graphs=len(requests), operators=3 * len(requests))
-    has_node(seen, loops=True)
+    used.require_launches(graphs=len(requests), operators=3 * len(requests))
+    require_conditional_node(seen, loops=True)
     ends = [[min(limit, distance) for distance in row] for row in distances]
 
     def completions(lengths):
@@ -124,7 +126,7 @@ def judge_capture_generate(answer: Callable) -> None:
             for row, end in zip(distances, ends, strict=True)
         ]
 
-    used.require(
+    used.require_results(
         completions(lambda row, _: [min(limit, distance) for distance in row]),
         {
             NO_END: completions(lambda row, _: [d - 1 if d <= limit else limit for d in row]),
@@ -180,7 +182,7 @@ def judge_capture_sampler(answer: Callable) -> None:
                 break
         return completion
 
-    with looped(limit, "token", sample, *starts) as (seen, runs):
+    with watch_loop(limit, "token", sample, *starts) as (seen, runs):
         sampler = returned_function(
             answer(lambda token: table[token], sample, temperature, 0, limit)
         )
@@ -190,15 +192,15 @@ def judge_capture_sampler(answer: Callable) -> None:
             return sampler(token)
 
         used = call_answer(sampled, list(enumerate(starts)))
-    used.replays(graphs=len(starts), operators=6 * len(starts))
-    has_node(seen, loops=True)
+    used.require_launches(graphs=len(starts), operators=6 * len(starts))
+    require_conditional_node(seen, loops=True)
     if any(getattr(node, "draws", None) for node in all_nodes(nodes_of(seen))):
         raise Wrong(
             "The graph draws random numbers, which PyTorch refuses in a conditional node.",
             "Draw the noise of all iterations before the launch.",
         )
     expected = [reference(*request) for request in enumerate(starts)]
-    used.require(
+    used.require_results(
         expected,
         {
             STALE: lambda: [used.given[0]] * len(starts),
@@ -244,19 +246,19 @@ def judge_guarded_step(answer: Callable) -> None:
         return copy_tensors(parameters)
 
     used = call_answer(train, requests)
-    used.replays(graphs=len(spoils), operators=10 * len(spoils))
-    has_node(seen, loops=False)
+    used.require_launches(graphs=len(spoils), operators=10 * len(spoils))
+    require_conditional_node(seen, loops=False)
     if not all(map(_all_finite, used.given)):
         raise Wrong(
             "A gradient that is not finite reaches the weights.",
             "The step is to be taken only if all gradients are finite.",
         )
     ones = [torch.ones_like(one) for one in before]
-    used.require(
-        _training(before, requests, _all_finite),
+    used.require_results(
+        _weights_after_each_request(before, requests, _all_finite),
         {
-            ANEW: _training(before, requests, _all_finite, momentum=0.0),
-            FILLED: _training(before, requests, _all_finite, buffers=ones),
+            ANEW: _weights_after_each_request(before, requests, _all_finite, momentum=0.0),
+            FILLED: _weights_after_each_request(before, requests, _all_finite, buffers=ones),
             NEVER_MOVES: [before] * len(requests),
         },
     )
@@ -266,7 +268,7 @@ def _all_finite(gradients):
     return all(gradient.isfinite().all() for gradient in gradients)
 
 
-def _training(weights, requests, allowed, momentum=0.9, buffers=None):
+def _weights_after_each_request(weights, requests, allowed, momentum=0.9, buffers=None):
     """The weights after each request, by SGD with momentum where its gradients are allowed."""
     buffers = buffers or [torch.zeros_like(weight) for weight in weights]
     states = []

@@ -8,7 +8,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     call_answer,
-    match_symptoms,
+    raise_symptom,
     require_distinct_results,
     require_no_freed_reads,
     watch_graphs,
@@ -63,7 +63,7 @@ def judge_entropy(answer: Callable) -> None:
     for case in cases:
         logarithm = torch.where(case > 0, case, 1).log()
         expected.append([-(case * logarithm).sum(), torch.where(case > 0, -logarithm - 1, 0)])
-    used.require(expected)
+    used.require_results(expected)
 
 
 def judge_logger(answer: Callable) -> None:
@@ -73,9 +73,9 @@ def judge_logger(answer: Callable) -> None:
     log = torch.zeros(rows, device="cuda")
     write = answer(log)
     static_loss = losses[0].clone()
-    before = _kept(write)
+    before = _addresses_in_closure(write)
     replay = capture_step(write, static_loss, warmup=0)
-    _moved_nothing(write, before)
+    _require_same_addresses(write, before)
 
     def logged(first, stride):
         filled, results = torch.zeros(rows, device="cuda"), []
@@ -95,7 +95,7 @@ def judge_logger(answer: Callable) -> None:
         ): logged(0, 0),
         ("It starts at the second row.", "Write first, then advance the row."): logged(1, 1),
     }
-    used.require(logged(0, 1), symptoms)
+    used.require_results(logged(0, 1), symptoms)
 
 
 def judge_anneal_and_train(answer: Callable) -> None:
@@ -117,15 +117,15 @@ def judge_anneal_and_train(answer: Callable) -> None:
     losses = torch.tensor([float(loss) for loss in losses])
     require_distinct_results(list(losses))
     falling = [max(1.0, 2 * 0.9**number) for number in range(count + 4)]
-    _is_trained(losses, copy_tensors(weight), initial, given, falling)
+    _require_trained_as_script(losses, copy_tensors(weight), initial, given, falling)
 
 
-def _is_trained(losses, weight, initial, batches, falling):
+def _require_trained_as_script(losses, weight, initial, batches, falling):
     """Raises Wrong unless losses and weight are those of the script, run eagerly."""
     count = len(batches)
 
     def trained_like(trained_on, temperatures):
-        expected, trained = _annealed(initial, trained_on, temperatures)
+        expected, trained = _train_annealed(initial, trained_on, temperatures)
         return are_close([losses, weight], [expected, trained])
 
     if trained_like(batches, falling):
@@ -145,13 +145,13 @@ def _is_trained(losses, weight, initial, batches, falling):
             "Every replay trains on the same batch.", "Copy the new one into the static input."
         )
     for steps in range(1, 4):
-        _, warm = _annealed(initial, batches[:1] * steps, falling)
+        _, warm = _train_annealed(initial, batches[:1] * steps, falling)
         for start in (0, steps):
-            match_symptoms(losses, [(TRAINED, _annealed(warm, batches, falling[start:])[0])])
+            raise_symptom(losses, [(TRAINED, _train_annealed(warm, batches, falling[start:])[0])])
     raise Wrong("The losses or the weight are not the script's.")
 
 
-def _annealed(weight, batches, temperatures):
+def _train_annealed(weight, batches, temperatures):
     """The losses and the weight of the script."""
     weight = weight.clone().requires_grad_()
     losses = []
@@ -163,7 +163,7 @@ def _annealed(weight, batches, temperatures):
     return torch.tensor(losses), weight.detach()
 
 
-def _kept(function: Callable) -> dict[str, int]:
+def _addresses_in_closure(function: Callable) -> dict[str, int]:
     """The addresses of tensors that a function keeps between its calls, by what it calls them."""
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
@@ -176,9 +176,9 @@ def _kept(function: Callable) -> dict[str, int]:
     return kept
 
 
-def _moved_nothing(function: Callable, before: dict[str, int]) -> None:
+def _require_same_addresses(function: Callable, before: dict[str, int]) -> None:
     """Raises Wrong if a tensor that the function keeps is at a different address than before."""
-    now = _kept(function)
+    now = _addresses_in_closure(function)
     for name, address in before.items():
         if now.get(name, address) != address:
             raise Wrong(

@@ -11,14 +11,14 @@ from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     GraphUse,
     call_answer,
-    match_symptoms,
+    raise_symptom,
     require_expected,
     watch_graphs,
 )
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EAGER, Wrong
-from exercises.scenarios.common import NO_WARM_UP, as_tensors, require_replay
-from exercises.scenarios.eager import accumulated_gradients, draw_batches, gradients, losses_of, sgd
+from exercises.scenarios.common import NO_WARM_UP, require_replay, unpack_tensors
+from exercises.scenarios.eager import accumulated_gradients, draw_batches, grads_of, losses_of, sgd
 from exercises.scenarios.rules import detached, unmodified
 from exercises.scenarios.warm_ups import Net
 
@@ -49,16 +49,16 @@ def judge_graph_without_one_dropout(answer: Callable) -> None:
     batches = draw_batches(3)
     sample = batches[0][0].clone()
     with unmodified("inputs", sample):
-        graphed = _module(_answer(answer, net, sample))
+        graphed = _require_module(_answer(answer, net, sample))
         for batch in batches:
-            found, seen = _trained(graphed, batch)
+            found, seen = _output_and_gradients(graphed, batch)
             if not seen.replayed:
                 raise Wrong(OTHER_MODE)
-            if are_close(found, _trained(frozen, batch)[0]):
+            if are_close(found, _output_and_gradients(frozen, batch)[0]):
                 continue
-            symptoms = [(STILL_DROPS, _trained(unfrozen, batch)[0])]
-            symptoms += [(ALL_OFF, _trained(without, batch)[0])]
-            match_symptoms(found, symptoms)
+            symptoms = [(STILL_DROPS, _output_and_gradients(unfrozen, batch)[0])]
+            symptoms += [(ALL_OFF, _output_and_gradients(without, batch)[0])]
+            raise_symptom(found, symptoms)
             raise Wrong("Output and gradients are not eager's with the first block in eval().")
 
 
@@ -78,7 +78,7 @@ def judge_train_in_place(answer: Callable) -> None:
             raise Wrong(NO_WARM_UP)
         if isinstance(losses, list):  # of numbers, perhaps
             losses = list(map(torch.as_tensor, losses))
-        losses = as_tensors(losses, len(batches))
+        losses = unpack_tensors(losses, len(batches))
         if len(seen.captured) > 2:
             raise Wrong(
                 f"{len(seen.captured)} graphs were captured.", "Graph once, before the loop."
@@ -107,11 +107,11 @@ def judge_graph_siamese(answer: Callable) -> None:
             if not torch.is_tensor(loss) or not loss.requires_grad:
                 raise Wrong("backward() cannot run on what it returns.", "Return the loss itself.")
             loss.backward()
-            used.only_replays()
-            _siamese(loss, expected, net, twin)
+            used.require_only_replays()
+            _require_siamese(loss, expected, net, twin)
 
 
-def _siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) -> None:
+def _require_siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) -> None:
     """Raises Wrong unless loss and gradients of a pair are eager's."""
     if not loss.count_nonzero():
         raise Wrong(
@@ -120,7 +120,7 @@ def _siamese(loss: torch.Tensor, expected: torch.Tensor, net: Net, twin: Net) ->
         )
     if not are_close(loss, expected):
         raise Wrong("The loss differs from eager.")
-    if not are_close(gradients(net), gradients(twin)):
+    if not are_close(grads_of(net), grads_of(twin)):
         raise Wrong(
             "The loss is right, but the gradients differ from eager.",
             "Does the second forward pass overwrite what the backward pass of the first one reads?",
@@ -136,7 +136,7 @@ def judge_graph_for_accumulation(answer: Callable) -> None:
     before, sample = copy_tensors(net.state_dict()), batches[0][0].clone()
     buffers = {name: buffer.data_ptr() for name, buffer in net.named_buffers()}
     with unmodified("inputs", sample):
-        graphed = _module(_answer(answer, net, sample))
+        graphed = _require_module(_answer(answer, net, sample))
         if not are_close(graphed.state_dict(), before):
             raise Wrong(
                 "The warm-up moved the running statistics of batch normalization.",
@@ -175,14 +175,14 @@ def _answer(answer: Callable, net: Net, *samples: torch.Tensor) -> Any:
     return graphed
 
 
-def _module(graphed: Any) -> nn.Module:
+def _require_module(graphed: Any) -> nn.Module:
     """What the answer returned, if that is a module."""
     if not isinstance(graphed, nn.Module):
         raise Wrong(f"The graphed module is to be returned, not {short_repr(graphed)}.")
     return graphed
 
 
-def _trained(module: nn.Module, batch: tuple) -> tuple[list, GraphUse]:
+def _output_and_gradients(module: nn.Module, batch: tuple) -> tuple[list, GraphUse]:
     """Output and gradients of one pass with the same random numbers, and what was replayed."""
     torch.manual_seed(0)
     module.zero_grad(set_to_none=True)

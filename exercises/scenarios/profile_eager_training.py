@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.eager import draw_batches, perceptron
-from exercises.scenarios.repair_ten_scripts import Reads
+from exercises.scenarios.repair_ten_scripts import HostReads
 from helpers.capture import capture_step
 
 WARMUP, ACTIVE = 2, 5  # calls of the step
@@ -32,7 +32,7 @@ def judge_profile_steps(answer: Callable) -> None:
     """A small network, two calls of warm-up and five that are recorded."""
     net, batches = perceptron(), draw_batches(1)
     inputs, _ = batches[0]
-    with tempfile.TemporaryDirectory() as folder, watched() as (options, events):
+    with tempfile.TemporaryDirectory() as folder, watch_profilers() as (options, events):
 
         def step():
             events.append("call")
@@ -40,16 +40,16 @@ def judge_profile_steps(answer: Callable) -> None:
 
         path = Path(folder) / "trace.json"
         answer(step, str(path))
-        _check_profile(options, events)
+        _require_profiler_setup(options, events)
         if not path.exists():
             raise Wrong(
                 "No trace is saved at path: call export_chrome_trace(path), in on_trace_ready or "
                 "after the block."
             )
-        _holds(events)
+        _require_recorded_calls(events)
 
 
-def _check_profile(given: list[dict[str, Any]], events: list[str]) -> None:
+def _require_profiler_setup(given: list[dict[str, Any]], events: list[str]) -> None:
     """Raises Wrong if a profiler was told the wrong things, or nothing."""
     if not given:
         raise Wrong("It does not use torch.profiler.profile.")
@@ -75,7 +75,7 @@ def _check_profile(given: list[dict[str, Any]], events: list[str]) -> None:
         )
 
 
-def _holds(events: list[str]) -> None:
+def _require_recorded_calls(events: list[str]) -> None:
     """Raises Wrong unless the trace that was saved last holds the calls that were asked for."""
     if "save" not in events:
         raise Wrong("The file at path holds no trace: save it with export_chrome_trace.")
@@ -102,7 +102,7 @@ def _holds(events: list[str]) -> None:
 
 
 @contextmanager
-def watched() -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
+def watch_profilers() -> Iterator[tuple[list[dict[str, Any]], list[str]]]:
     """The options of each torch.profiler.profile of the block, and what happens to them, in order:
     "start", "stop", "mark" and "save". Nothing is recorded.
     """
@@ -150,7 +150,7 @@ def judge_mean_and_largest(answer: Callable) -> None:
         before_a_step.append(counts["reads"])
         return step(inputs, targets)
 
-    with Reads(counts):
+    with HostReads(counts):
         results = answer(counted_step, batches)
     if len(before_a_step) != len(batches):
         raise Wrong(f"It calls step {len(before_a_step)} times for {len(batches)} batches.")

@@ -12,7 +12,7 @@ from exercises.answers.graph_use import AnswerCalls, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors, describe_first_difference
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import draw_int, one_pool
-from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd, sgd_step
+from exercises.scenarios.eager import draw_batches, losses_of, make_sgd_step, perceptron, sgd
 from exercises.scenarios.rules import detached, unmodified
 from exercises.scenarios.warm_ups import require_untrained
 
@@ -32,7 +32,7 @@ def judge_graph_per_buffer(answer: Callable) -> None:
         losses_of(net, sgd, fed) for fed in (batches, 3 * batches[:count], firsts)
     )
     with require_untrained(net), watch_graphs() as building:
-        train = answer(sgd_step(net), net, buffers)
+        train = answer(make_sgd_step(net), net, buffers)
     one_pool(building)
 
     def loaded() -> Iterator[int]:
@@ -42,7 +42,7 @@ def judge_graph_per_buffer(answer: Callable) -> None:
             yield number % count
 
     used = call_answer(train, loaded())
-    used.require(
+    used.require_results(
         expected,
         {
             "Each graph reads a copy that was made once: let it read the buffer itself.": stale,
@@ -52,7 +52,7 @@ def judge_graph_per_buffer(answer: Callable) -> None:
     replays_only = used.counts["graphs"] and not used.seen.captured
     if replays_only and used.counts["operators"] > 2 * len(batches):
         raise Wrong("It copies the batch in every call: let each graph read its buffer in place.")
-    used.replays(graphs=len(batches), operators=len(batches))
+    used.require_launches(graphs=len(batches), operators=len(batches))
 
 
 def judge_bf16_steps_in_one_graph(answer: Callable) -> None:
@@ -61,10 +61,10 @@ def judge_bf16_steps_in_one_graph(answer: Callable) -> None:
     batches = draw_batches(3 * steps)
     stacks = _stacked_batches(batches, steps)
     each, around, without = (
-        _stacks(_autocast_losses(net, batches, steps, where), steps)
+        _stacked_losses(_autocast_losses(net, batches, steps, where), steps)
         for where in ("each step", "all steps", "nothing")
     )
-    optimizer, dropped = _fast(net), []
+    optimizer, dropped = _sgd_with_high_rate(net), []
     zero_grad = optimizer.zero_grad
 
     def noted(*args, **options):
@@ -83,19 +83,19 @@ def judge_bf16_steps_in_one_graph(answer: Callable) -> None:
         raise Wrong(describe_first_difference(used.given, each), OLD_WEIGHTS)
     if _distance(used.given, without) < 0.1 * _distance(each, without):
         raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
-    used.require(each)
+    used.require_results(each)
     detached(used.kept)
-    used.replays(graphs=3, operators=18)
+    used.require_launches(graphs=3, operators=18)
 
 
-def _fast(net):
+def _sgd_with_high_rate(net):
     return torch.optim.SGD(net.parameters(), lr=0.5)
 
 
 def _autocast_losses(net, batches, steps, where):
     """The losses of an eager training of a copy of net; where autocast is entered and left."""
     twin = copy.deepcopy(net)
-    optimizer, losses = _fast(twin), []
+    optimizer, losses = _sgd_with_high_rate(twin), []
 
     def autocast(there):
         return torch.autocast("cuda", torch.bfloat16) if there == where else nullcontext()
@@ -112,7 +112,7 @@ def _autocast_losses(net, batches, steps, where):
     return losses
 
 
-def _stacks(losses, steps):
+def _stacked_losses(losses, steps):
     return list(torch.stack(losses).reshape(-1, steps))
 
 

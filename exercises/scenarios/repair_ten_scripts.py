@@ -22,13 +22,13 @@ from exercises.answers.launches import count_launches
 from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.script_inputs import (
-    calls,
-    ensemble,
-    parts,
-    requests,
-    text,
+    decode_greedily,
+    decoder_and_tokens,
+    denoiser_and_calls,
+    ensemble_and_inputs,
+    scorer_and_requests,
     training,
-    write,
+    training_in_parts,
 )
 
 READS = {"item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__"}
@@ -81,13 +81,13 @@ def _scheduled(model, batches):
     ]
 
 
-def _careful(model, optimizer, batches, limit):
+def _train_skipping_spikes(model, optimizer, batches, limit):
     return _train(
         model, optimizer, batches, ready=lambda: clip_grad_norm_(model.parameters(), 1.0) <= limit
     )
 
 
-def _answers(model, inputs):
+def _model_outputs(model, inputs):
     """What a model gives for each input: a dict is keywords, a tensor of many lengths comes with
     its count.
     """
@@ -103,8 +103,8 @@ SCRIPTS = {
     "guide": Script(
         "capture_and_replay",
         "tensors inside a dict were never copied into the static input",
-        calls,
-        _answers,
+        denoiser_and_calls,
+        _model_outputs,
     ),
     "fine_tune": Script(
         "capture_training_step",
@@ -124,7 +124,7 @@ SCRIPTS = {
     "train_in_parts": Script(
         "graph_part_of_model",
         "the sample required no gradient, so none went back through the graph",
-        parts,
+        training_in_parts,
         _train,
         beside=20,
     ),
@@ -137,8 +137,8 @@ SCRIPTS = {
     "ensemble": Script(
         "share_memory_pools",
         "the graphs of a pool were replayed in another order than captured, and read too late",
-        ensemble,
-        _answers,
+        ensemble_and_inputs,
+        _model_outputs,
         beside=8,
         one_pool=True,
     ),
@@ -146,21 +146,21 @@ SCRIPTS = {
         "make_code_capturable",
         "a branch on a tensor's value makes the CPU wait, which a capture refuses",
         lambda steps: (*training(steps, rate=0.5, momentum=0, spikes=True), 20.0),
-        _careful,
+        _train_skipping_spikes,
         steps=3,
     ),
     "generate": Script(
         "graph_many_shapes",
         "the position was a number, frozen at the capture, and each token was waited for",
-        text,
-        write,
+        decoder_and_tokens,
+        decode_greedily,
         steps=6,
     ),
     "serve": Script(
         "graph_many_shapes",
         "every new length captured a graph of its own",
-        requests,
-        _answers,
+        scorer_and_requests,
+        _model_outputs,
         steps=4,
     ),
     "train_scheduled": Script(
@@ -195,7 +195,7 @@ class Run:
     random: torch.Tensor
     counts: Counter
 
-    def moved(self) -> list[str]:
+    def changed_tensor_names(self) -> list[str]:
         """The names of the weights and buffers that the run has changed by more than rounding.
 
         The bias in front of a batch normalisation has no gradient but rounding errors.
@@ -236,9 +236,11 @@ def run(function: Callable, arguments: tuple) -> Run:
     inputs = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
     given = [one.clone() for one in inputs]
     models = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, nn.Module)]
-    weights = {name: weight for model in models for name, weight in held(model)}
+    weights = {
+        name: weight for model in models for name, weight in named_weights_and_buffers(model)
+    }
     before = {name: weight.detach().clone() for name, weight in weights.items()}
-    with counted() as counts:
+    with count_activity() as counts:
         results = [torch.as_tensor(one) for one in function(*arguments)]
     addresses = [one.untyped_storage().data_ptr() for one in results if one.is_cuda]
     gradients = {name: weight.grad for name, weight in weights.items()}
@@ -256,22 +258,22 @@ def run(function: Callable, arguments: tuple) -> Run:
     )
 
 
-def held(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def named_weights_and_buffers(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """A model's weights and buffers, by name; a decoder's cache is its own business."""
     yield from model.named_parameters()
     yield from ((name, buffer) for name, buffer in model.named_buffers() if name != "cache")
 
 
 @contextmanager
-def counted() -> Iterator[Counter]:
+def count_activity() -> Iterator[Counter]:
     """Count launches, captures, memory pools, and reads of values by the host."""
     total = Counter()
-    with count_launches() as launched, Reads(total), watch_graphs() as seen:
+    with count_launches() as launched, HostReads(total), watch_graphs() as seen:
         yield total
     total.update(launched + Counter(captures=len(seen.captured), pools=len(seen.pools)))
 
 
-class Reads(TorchFunctionMode):
+class HostReads(TorchFunctionMode):
     """Counts the methods that make the host wait for a CUDA tensor's value."""
 
     def __init__(self, counts: Counter):
@@ -298,16 +300,16 @@ def symptom(
     one_pool: whether its graphs are to share one.
     """
     return (
-        _weights(eager, long)
-        or _results(eager, long)
-        or _inputs(long)
-        or _after(eager, long)
-        or _slow(short, long, beside)
-        or (_pools(long) if one_pool else "")
+        _symptom_of_untrained(eager, long)
+        or _symptom_of_results(eager, long)
+        or _symptom_of_writes(long)
+        or _symptom_of_leftovers(eager, long)
+        or _symptom_of_speed(short, long, beside)
+        or (_symptom_of_pools(long) if one_pool else "")
     )
 
 
-def _pools(yours: Run) -> str | tuple[str, str]:
+def _symptom_of_pools(yours: Run) -> str | tuple[str, str]:
     """Whether graphs that are to share a memory pool do."""
     pools = yours.counts["pools"]
     if pools <= 1:
@@ -319,7 +321,7 @@ def _pools(yours: Run) -> str | tuple[str, str]:
     )
 
 
-def _inputs(yours: Run) -> str | tuple[str, str]:
+def _symptom_of_writes(yours: Run) -> str | tuple[str, str]:
     """Whether the caller's tensors were overwritten."""
     if yours.keeps_inputs:
         return ""
@@ -329,7 +331,7 @@ def _inputs(yours: Run) -> str | tuple[str, str]:
     )
 
 
-def _slow(short: Run, long: Run, beside: int) -> str:
+def _symptom_of_speed(short: Run, long: Run, beside: int) -> str:
     """What a script with the right results does too often."""
     steps = max(1, len(long.results) - len(short.results))
     more = long.counts - short.counts
@@ -350,7 +352,7 @@ def _slow(short: Run, long: Run, beside: int) -> str:
     return ""
 
 
-def _results(eager: Run, yours: Run) -> str:
+def _symptom_of_results(eager: Run, yours: Run) -> str:
     """The first wrong result, and what tells of its cause."""
     expected, found = eager.results, yours.results
     right = [_alike(*pair) for pair in zip(found, expected, strict=False)]
@@ -373,14 +375,13 @@ def _results(eager: Run, yours: Run) -> str:
         )
     if len(found) > 2 and all(_alike(one, found[0]) for one in found):
         return "every result is the first one again: nothing new reaches the graph."
-    return (
-        f"result {wrong} of {len(expected)} is the first that is not eager's: {_why(eager, wrong)}"
-    )
+    cause = _cause_of_wrong_result(eager, wrong)
+    return f"result {wrong} of {len(expected)} is the first that is not eager's: {cause}"
 
 
-def _why(eager: Run, wrong: int) -> str:
+def _cause_of_wrong_result(eager: Run, wrong: int) -> str:
     """What makes the result of this number the first wrong one."""
-    if eager.moved():
+    if eager.changed_tensor_names():
         return (
             f"its weights differ from eager's from step {wrong - 1} on."
             if wrong > 1
@@ -391,9 +392,11 @@ def _why(eager: Run, wrong: int) -> str:
     return "one of its inputs still holds an earlier step's value."
 
 
-def _weights(eager: Run, yours: Run) -> str:
+def _symptom_of_untrained(eager: Run, yours: Run) -> str:
     """Weights that eager training moves, and this one does not."""
-    still = [name for name in eager.moved() if name not in yours.moved()]
+    still = [
+        name for name in eager.changed_tensor_names() if name not in yours.changed_tensor_names()
+    ]
     if not still:
         return ""
     lost = eager.gradients.keys() - yours.gradients.keys()
@@ -401,7 +404,7 @@ def _weights(eager: Run, yours: Run) -> str:
     return f"these do not learn: {', '.join(still)}{why}."
 
 
-def _after(eager: Run, yours: Run) -> str | tuple[str, str]:
+def _symptom_of_leftovers(eager: Run, yours: Run) -> str | tuple[str, str]:
     """What a script leaves behind: weights and buffers, and the state of the random numbers."""
     different = [
         name for name, weight in eager.after.items() if not _alike(yours.after[name], weight)

@@ -49,21 +49,21 @@ def judge_flip_graph(answer: Callable) -> None:
         with Operators() as operators:
             replay = answer(sample)
         used = call_answer(replay, list(batches))
-    used.replays(graphs=calls, operators=4 * calls)
+    used.require_launches(graphs=calls, operators=4 * calls)
 
-    first_again = [_flips(given, batches[0], mirrored[0]) for given in used.given]
+    first_again = [_mirrored_images(given, batches[0], mirrored[0]) for given in used.given]
     if all(flips is not None for flips in first_again):
         raise Wrong(EVERY_TIME_THE_FIRST)
     flips = []
     for given, images, mirror in zip(used.given, batches, mirrored, strict=True):
-        found = _flips(given, images, mirror)
+        found = _mirrored_images(given, images, mirror)
         if found is None:
             raise Wrong(
                 f"Result {len(flips) + 1} holds an image that is neither the "
                 "one given nor its mirror image."
             )
         flips.append(found)
-    used.require(used.given)  # nothing was overwritten
+    used.require_results(used.given)  # nothing was overwritten
 
     if all(torch.equal(flips[0], others) for others in flips):
         raise Wrong(
@@ -75,12 +75,12 @@ def judge_flip_graph(answer: Callable) -> None:
     share = torch.stack(flips).float().mean().item()
     if not 0.3 < share < 0.7:
         raise Wrong(f"{share:.0%} of the images are mirrored, where about half should be.")
-    if _works_without_its_graph(replay, *batches[:2]):
+    if _works_without_replays(replay, *batches[:2]):
         raise Wrong("The images are mirrored outside the graph: capture that too.")
     operators.refuse_cold()
 
 
-def _flips(given, images, mirrored):
+def _mirrored_images(given, images, mirrored):
     """Which images of a result are mirrored, or None if it holds anything else."""
     if given.shape != images.shape:
         return None
@@ -105,7 +105,7 @@ def judge_mixup_graph(answer: Callable) -> None:
         with Operators() as operators:
             replay = answer(sample)
         used = call_answer(replay, list(batches))
-    used.replays(graphs=calls, operators=6 * calls)
+    used.require_launches(graphs=calls, operators=6 * calls)
 
     if are_close(used.given[1:], mixed([lams[0], *lams[: calls - 1]])[1:]) and not are_close(
         used.given[0], mixed(lams[:calls])[0]
@@ -122,32 +122,32 @@ def judge_mixup_graph(answer: Callable) -> None:
             f"The first lam is number {late + 1} of NumPy's: the warm-up or the capture drew as "
             "well. Warm up with a constant in the static tensor."
         ] = mixed(lams[late : late + calls])
-    found = _share_in(used.given[0], batches[0])
+    found = _infer_lambda(used.given[0], batches[0])
     symptoms[
         f"Result 1 is mixed with lam = {found:.3f}, but NumPy drew {lams[0]:.3f}: draw lam with "
         "np.random.beta(1.0, 1.0) in each call, and write it into the tensor that the graph reads."
     ] = [
-        mixed([_share_in(given, images)] * calls)[number]
+        mixed([_infer_lambda(given, images)] * calls)[number]
         for number, (given, images) in enumerate(zip(used.given, batches, strict=True))
     ]
-    used.require(mixed(lams[:calls]), symptoms)
+    used.require_results(mixed(lams[:calls]), symptoms)
 
     with _numpy_seeded(seed):
-        if _works_without_its_graph(replay, *batches[:2]):
+        if _works_without_replays(replay, *batches[:2]):
             raise Wrong(
                 "The images are mixed outside the graph: capture that, and let it read lam."
             )
     operators.refuse_cold()
 
 
-def _works_without_its_graph(replay, first, second):
+def _works_without_replays(replay, first, second):
     """Whether results still follow the input where replays do nothing."""
     with patch.object(torch.cuda.CUDAGraph, "replay", lambda graph: None):
         results = [copy_tensors(replay(batch)) for batch in (first, second)]
     return not torch.equal(*results)
 
 
-def _share_in(result, images):
+def _infer_lambda(result, images):
     """The lam with which a batch was mixed, found from its first image."""
     first, last = images[0], images[-1]
     return ((result[0] - last) / (first - last)).mean().item()
@@ -204,5 +204,5 @@ def judge_paired(answer: Callable) -> None:
                 f"Call {number} has one mask for both, but not the one that the generator draws "
                 "next: does anything seed it or set it back?"
             )
-    used.require(expected)
-    used.replays(graphs=2 * pairs, operators=10 * pairs)
+    used.require_results(expected)
+    used.require_launches(graphs=2 * pairs, operators=10 * pairs)

@@ -26,7 +26,7 @@ def one_graph(seen: GraphUse) -> None:
         raise Wrong(f"It captures {len(seen.captured)} graphs.", "One is enough.")
 
 
-def from_one_graph(answer: Callable, *arguments: Any) -> Any:
+def call_with_one_graph(answer: Callable, *arguments: Any) -> Any:
     """What an answer returns; raises Wrong if it captured more than one graph."""
     with watch_graphs() as seen:
         returned = answer(*arguments)
@@ -85,7 +85,7 @@ def concurrent_graphs() -> None:
         )
 
 
-def reuse_freed(shapes: Iterable[torch.Size]) -> list[torch.Tensor]:
+def occupy_freed(shapes: Iterable[torch.Size]) -> list[torch.Tensor]:
     """The caller may free its tensors right after: takes the memory that these shapes had, as the
     caller's next tensors would. Keep what it returns.
     """

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exercises.answers.graph_use import AnswerCalls, call_answer, match_symptoms
+from exercises.answers.graph_use import AnswerCalls, call_answer, raise_symptom
 from exercises.answers.tensors import are_close, are_equal
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import draw_int
-from exercises.scenarios.rules import from_one_graph, unmodified
+from exercises.scenarios.rules import call_with_one_graph, unmodified
 
 FROZEN_SIZE = (
     "The noise levels are right, and the size of the steps is not.",
@@ -48,7 +48,7 @@ class Denoiser:
         """The velocity; notes in a capture what is frozen."""
         if torch.cuda.is_current_stream_capturing():
             values = {"noise level": sigma, "guidance scale": guidance}
-            frozen = [name for name, value in values.items() if not _on_the_gpu(value)]
+            frozen = [name for name, value in values.items() if not _is_on_gpu(value)]
             self.frozen = frozen[0] if frozen else ""
         return self.velocity(x, sigma, guidance)
 
@@ -56,7 +56,7 @@ class Denoiser:
         """The same, without a note."""
         return x + guidance * (x @ self.weight + 3 * sigma * self.shift).tanh()
 
-    def check(self, guided: bool = True) -> None:
+    def require_nothing_frozen(self, guided: bool = True) -> None:
         """Raises Wrong if what the model was captured with is frozen; guided: guidance, too."""
         if self.frozen == "noise level" or (self.frozen and guided):
             raise Wrong(
@@ -66,7 +66,7 @@ class Denoiser:
             )
 
 
-def _on_the_gpu(value):
+def _is_on_gpu(value):
     return torch.is_tensor(value) and value.is_cuda
 
 
@@ -86,15 +86,15 @@ def _euler(model, x, levels, guidance=1.0, seen=lambda sigma, _: sigma, size=Non
     return x
 
 
-def _per_step(used: AnswerCalls, steps: int) -> None:
+def _require_replay_per_step(used: AnswerCalls, steps: int) -> None:
     """Raises Wrong unless each step was one replay, with little beside it."""
-    used.only_replays()
+    used.require_only_replays()
     if (found := used.counts["graphs"]) != steps:
         raise Wrong(
             f"It launches {found} graphs for {steps} steps.",
             "Capture one step, and replay it once for each step of a call.",
         )
-    used.replays(graphs=steps, operators=8 * (steps + len(used.given)))
+    used.require_launches(graphs=steps, operators=8 * (steps + len(used.given)))
 
 
 def judge_graph_sampler(answer: Callable) -> None:
@@ -113,26 +113,26 @@ def judge_graph_sampler(answer: Callable) -> None:
 
     expected = expected_from(noises[1:])
     with unmodified("noise", *noises):
-        used = call_answer(from_one_graph(answer, model, noises[0]), requests)
+        used = call_answer(call_with_one_graph(answer, model, noises[0]), requests)
     steps = sum(num_steps for _, num_steps in calls)
     if used.counts["graphs"] and not are_close(used.given, expected):
-        model.check()
-        _parted(used, model, noises, calls, expected_from)
-    _per_step(used, steps)
-    used.require(expected)
+        model.require_nothing_frozen()
+        _raise_sampler_symptom(used, model, noises, calls, expected_from)
+    _require_replay_per_step(used, steps)
+    used.require_results(expected)
 
 
-def _parted(used, model, noises, calls, expected_from):
+def _raise_sampler_symptom(used, model, noises, calls, expected_from):
     """Raises Wrong with what the results of a sampler show."""
-    match_symptoms(used.given, [(SAME_NOISE, expected_from([noises[0]] * len(calls)))])
+    raise_symptom(used.given, [(SAME_NOISE, expected_from([noises[0]] * len(calls)))])
     for start in noises[:2]:
         chained = []
         for guidance, num_steps in calls:
             start = _euler(model, start, _levels(num_steps), guidance)
             chained.append(start)
-        match_symptoms(used.given[1:], [(GOES_ON, chained[1:])])
+        raise_symptom(used.given[1:], [(GOES_ON, chained[1:])])
     requests = [(x, _levels(steps), one) for x, (one, steps) in zip(noises[1:], calls, strict=True)]
-    _match(
+    _raise_euler_symptom(
         used,
         model,
         requests,
@@ -140,12 +140,12 @@ def _parted(used, model, noises, calls, expected_from):
     )
 
 
-def _match(used, model, requests, symptoms):
+def _raise_euler_symptom(used, model, requests, symptoms):
     """Raises Wrong with the first symptom that shows; symptoms: with the arguments of _euler."""
     one_level = [(ONE_LEVEL, {"seen": lambda *_, level=level: level}) for level in (0.0, 1.0)]
     for message, change in (*one_level, *symptoms):
         results = [_euler(model, *request, **change) for request in requests]
-        match_symptoms(used.given, [(message, results)])
+        raise_symptom(used.given, [(message, results)])
 
 
 class Scheduler:
@@ -183,28 +183,28 @@ def judge_graph_pipeline(answer: Callable) -> None:
 
     scheduler = Scheduler(shift)
     with unmodified("noise", *noises):
-        pipeline = from_one_graph(answer, model, scheduler, noises[0])
+        pipeline = call_with_one_graph(answer, model, scheduler, noises[0])
         used = call_answer(pipeline, list(zip(noises[1:], counts, strict=True)))
     if used.counts["graphs"] and not are_close(used.given, expected):
-        model.check(guided=False)
+        model.require_nothing_frozen(guided=False)
         if len(scheduler.sigmas) != counts[-1] + 1:
             raise Wrong(
                 f"The scheduler has a table of {len(scheduler.sigmas)} noise levels in a call of "
                 f"{counts[-1]} steps.",
                 "Call set_timesteps in each call.",
             )
-        _scheduled(used, model, noises, counts, shift)
-    _per_step(used, sum(counts))
-    used.require(expected)
+        _raise_pipeline_symptom(used, model, noises, counts, shift)
+    _require_replay_per_step(used, sum(counts))
+    used.require_results(expected)
 
 
-def _scheduled(used, model, noises, counts, shift):
+def _raise_pipeline_symptom(used, model, noises, counts, shift):
     """Raises Wrong with what the results of a pipeline show."""
     requests = [(x, _shifted(count, shift)) for x, count in zip(noises[1:], counts, strict=True)]
     captured = pairwise(_shifted(50, shift)[:6])  # noise levels of a step in a capture
     symptoms = [(FROZEN_STEP, {"size": next_sigma - sigma}) for sigma, next_sigma in captured]
     symptoms.append((NEXT_LEVEL, {"seen": lambda _, next_sigma: next_sigma}))
-    _match(used, model, requests, symptoms)
+    _raise_euler_symptom(used, model, requests, symptoms)
 
 
 def _shifted(num_steps, shift):
@@ -241,20 +241,21 @@ def judge_graph_seeded_sampler(answer: Callable) -> None:
     expected = [torch.stack([picture_of(seed) for seed in seeds]) for seeds in calls]
     repeated = [torch.stack([picture_of(seed, True) for seed in seeds]) for seeds in calls]
 
-    sample = from_one_graph(answer, denoise, num_images, size, num_steps)
+    sample = call_with_one_graph(answer, denoise, num_images, size, num_steps)
     used = call_answer(sample, [(list(seeds),) for seeds in calls])
     if used.counts["graphs"] and not are_close(used.given, expected):
-        _seeded(used, repeated)
-    used.replays(graphs=len(calls), operators=len(calls) * (4 * num_images * (num_steps + 1) + 8))
-    used.require(expected)
+        _raise_seed_symptom(used, repeated)
+    of_a_call = 4 * num_images * (num_steps + 1) + 8
+    used.require_launches(graphs=len(calls), operators=len(calls) * of_a_call)
+    used.require_results(expected)
 
 
-def _seeded(used, repeated):
+def _raise_seed_symptom(used, repeated):
     """Raises Wrong with what the pictures of first, others, mixed, first, first show."""
     if are_close(used.given, repeated):
         raise Wrong("Every step adds the same noise.", "Draw new numbers for each step.")
     if are_equal(used.given, used.given[:1] * len(used.given)):
-        used.require(used.given, {})
+        used.require_results(used.given, {})
         raise Wrong(
             "The pictures do not depend on the seeds.",
             "Seed the generators in each call, before the replay.",

@@ -40,7 +40,7 @@ class Decoder(nn.Module):
         return self.head(torch.where(seen, here @ self.cache.T, -torch.inf).softmax(1) @ self.cache)
 
 
-class Scorer(nn.Module):
+class MaskedMeanNet(nn.Module):
     """The mean (8,) over the first count rows of (length, 8); count is a tensor."""
 
     def __init__(self):
@@ -53,7 +53,7 @@ class Scorer(nn.Module):
         return torch.where(real, self.layers(rows), 0).sum(0) / count
 
 
-def rows(count: int = 1, size: float = 1.0) -> list[torch.Tensor]:
+def draw_rows(count: int = 1, size: float = 1.0) -> list[torch.Tensor]:
     """`count` random tensors, (16, 8) each, multiplied by size."""
     return [torch.randn(16, 8, device="cuda") * size for _ in range(count)]
 
@@ -69,21 +69,21 @@ def training(
     optimizer = torch.optim.SGD(model.parameters(), rate, momentum=momentum)
     size_of = {2: 1000.0, 5: torch.inf} if spikes else {}
     sizes = [size_of.get(number, 1.0) for number in range(steps)]
-    return model, optimizer, [(*rows(), *rows(size=size)) for size in sizes]
+    return model, optimizer, [(*draw_rows(), *draw_rows(size=size)) for size in sizes]
 
 
-def parts(steps: int) -> tuple:
+def training_in_parts(steps: int) -> tuple:
     """A model of three parts, its optimizer, and batches."""
     parts = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)]
     model = nn.Sequential(parts[0], nn.Sequential(*parts[1], *parts[2]), nn.Linear(8, 8)).cuda()
     return (
         model,
         torch.optim.SGD(model.parameters(), 0.5),
-        [(*rows(), *rows()) for _ in range(steps)],
+        [(*draw_rows(), *draw_rows()) for _ in range(steps)],
     )
 
 
-def text(steps: int) -> tuple:
+def decoder_and_tokens(steps: int) -> tuple:
     """A decoder, a first token, an end token, and the largest number of tokens, which is steps.
 
     The end token is the last one of the text that does not occur earlier in it.
@@ -93,7 +93,7 @@ def text(steps: int) -> tuple:
     model = Decoder(steps).cuda()
     starts = torch.randperm(64, device="cuda").split(1)
     first = next(start for start in starts if _position_matters(model, start))
-    text = write(model, first, None, steps)
+    text = decode_greedily(model, first, None, steps)
     model.cache.zero_()
     unseen = [token for number, token in enumerate(text) if token not in text[:number]]
     return model, first, unseen[-1], steps
@@ -101,30 +101,30 @@ def text(steps: int) -> tuple:
 
 def _position_matters(model: Decoder, first: torch.Tensor) -> bool:
     """Whether the second token at position 0 is neither eager's nor the first one again."""
-    second, third = write(model, first, None, 2)
+    second, third = decode_greedily(model, first, None, 2)
     stays = model(torch.full_like(first, second), 0).argmax(-1)
     return stays.item() not in (second, third)
 
 
-def requests(steps: int) -> tuple:
+def scorer_and_requests(steps: int) -> tuple:
     """A scorer, and a request for each step, all of different lengths."""
     lengths = [1 + length for length in torch.randperm(64)[:steps].tolist()]
-    return Scorer().cuda(), [torch.randn(length, 8, device="cuda") for length in lengths]
+    return MaskedMeanNet().cuda(), [torch.randn(length, 8, device="cuda") for length in lengths]
 
 
-def calls(steps: int) -> tuple:
+def denoiser_and_calls(steps: int) -> tuple:
     """A denoiser, and a dict of its arguments for each step."""
-    calls = [dict(zip(("noise", "text", "size"), rows(3), strict=True)) for _ in range(steps)]
+    calls = [dict(zip(("noise", "text", "size"), draw_rows(3), strict=True)) for _ in range(steps)]
     return Denoiser().cuda(), [{"noise": call.pop("noise"), "added": call} for call in calls]
 
 
-def ensemble(steps: int) -> tuple:
+def ensemble_and_inputs(steps: int) -> tuple:
     """Three models, and an input for each step."""
     layers = [[nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)] for _ in range(3)]
-    return [nn.Sequential(*each).cuda() for each in layers], rows(steps)
+    return [nn.Sequential(*each).cuda() for each in layers], draw_rows(steps)
 
 
-def write(model: Decoder, first: torch.Tensor, end: int | None, most: int) -> list[int]:
+def decode_greedily(model: Decoder, first: torch.Tensor, end: int | None, most: int) -> list[int]:
     """The most likely token after each one, up to the end."""
     token, text = first, []
     while len(text) < most and end not in text:

@@ -19,7 +19,7 @@ from exercises.scenarios.common import (
     one_pool,
     require_replay,
     require_replays,
-    smallest_fitting,
+    require_smallest_fitting,
 )
 from exercises.scenarios.rules import one_graph, unmodified
 
@@ -44,9 +44,9 @@ LENGTHS = ((1, 2, 1), (1, 1), (4,), (2, 1, 1, 3), (7,), (1,), (3, 5), (2,), (8,)
 
 def judge_serve_requests(answer: Callable) -> None:
     """Batches of requests with several tokens each, which a kernel with a maximum computes."""
-    step, seen = _step_with_maximum()
+    step, seen = _limited_step_and_runs()
     batches = [(torch.randn(sum(lengths), 4, device="cuda"), lengths) for lengths in LENGTHS]
-    eagerly = partial(_padded, step, batches)
+    eagerly = partial(_results_in_buckets, step, batches)
     expected, symptoms = eagerly(), {OWNS_MORE: eagerly(free=None)}
     symptoms[ONE_X] = eagerly(factor=0.0)
     symptoms[ONE_START] = eagerly(ends=False)
@@ -63,13 +63,13 @@ def judge_serve_requests(answer: Callable) -> None:
                     f"The graph of {size} tokens keeps longest={longest} of its capture.",
                     "One request may bring all of them: capture the worst case of each bucket.",
                 )
-    used.require(expected, symptoms)
-    used.replays(graphs=len(batches), operators=10 * len(batches))
-    smallest_fitting(used.seen.replayed, TOKEN_SIZES, [len(x) for x, _ in batches])
+    used.require_results(expected, symptoms)
+    used.require_launches(graphs=len(batches), operators=10 * len(batches))
+    require_smallest_fitting(used.seen.replayed, TOKEN_SIZES, [len(x) for x, _ in batches])
     one_pool(built)
 
 
-def _padded(step, batches, free=len, factor=1.0, ends=True):
+def _results_in_buckets(step, batches, free=len, factor=1.0, ends=True):
     """The results of an eager server in buckets. free: where free slots end, or None if nobody
     writes it. factor: of the tokens. ends: whether the ends of the requests are written.
     """
@@ -87,7 +87,7 @@ def _padded(step, batches, free=len, factor=1.0, ends=True):
     return results
 
 
-def _step_with_maximum() -> tuple[Callable, list]:
+def _limited_step_and_runs() -> tuple[Callable, list]:
     """A step that computes at most the first `longest` tokens of each request, and for each of its
     runs the number of rows and this maximum. Where starts fall, its results are nonsense.
     """

@@ -16,7 +16,7 @@ from exercises.scenarios.common import (
     largest_first,
     one_pool,
     require_replay,
-    smallest_fitting,
+    require_smallest_fitting,
 )
 from exercises.scenarios.eager import perceptron
 from exercises.scenarios.rules import concurrent_graphs, one_graph, unmodified
@@ -49,9 +49,9 @@ def judge_smallest_pool(answer: Callable) -> None:
             with watch_graphs() as built:
                 predict = answer(net, samples)
             used = call_answer(predict, batches)
-    used.require(expected)
-    used.replays(graphs=len(batches), operators=3 * len(batches))
-    smallest_fitting(used.seen.replayed, sizes, rows)
+    used.require_results(expected)
+    used.require_launches(graphs=len(batches), operators=3 * len(batches))
+    require_smallest_fitting(used.seen.replayed, sizes, rows)
     one_pool(built)
     largest_first([number for number, _ in captured])
     if any(hidden() is not None for _, hidden in captured):
@@ -92,12 +92,12 @@ def judge_two_models(answer: Callable) -> None:
     if not are_close(used.given, expected):
         differs = describe_first_difference(used.given, expected)
         raise Wrong(differs, MEET if len(built.pools) < 2 else WAITS)
-    used.require(expected)
-    used.replays(graphs=2 * len(batches), operators=6 * len(batches))
-    _at_once(built, streams, in_turn)
+    used.require_results(expected)
+    used.require_launches(graphs=2 * len(batches), operators=6 * len(batches))
+    _require_concurrent_replays(built, streams, in_turn)
 
 
-def _at_once(built: GraphUse, streams: list, in_turn: list[Wrong]) -> None:
+def _require_concurrent_replays(built: GraphUse, streams: list, in_turn: list[Wrong]) -> None:
     """Raises Wrong unless the two replays of each call may run at the same time."""
     if len(built.pools) < 2:
         raise Wrong(
@@ -142,7 +142,7 @@ def judge_layer_means(answer: Callable) -> None:
             used = call_answer(answer(layers, batches[0]), batches)
     require_replay(used.seen)
     one_graph(used.seen)
-    used.require(expected)
+    used.require_results(expected)
     if any(held):
         raise Wrong(
             f"When a layer starts, the outputs of up to {max(held) + 1} layers are alive.",

@@ -17,7 +17,7 @@ from exercises.answers.comparison import short_repr
 from exercises.answers.graph_use import (
     AnswerCalls,
     GraphUse,
-    match_symptoms,
+    raise_symptom,
     require_distinct_results,
     require_expected,
     require_no_freed_reads,
@@ -83,7 +83,7 @@ def numbers(count: int = 3) -> torch.Tensor:
     return (torch.randperm(9)[:count] + 1).float().to("cuda")
 
 
-class Seen(Wrong):
+class WrongInPicture(Wrong):
     """What is wrong, with what the picture says at the steps where where(step) is true."""
 
     def __init__(self, said: tuple[str, str], what: str, where: Callable[[Step], bool]):
@@ -107,29 +107,29 @@ class Heard(Listener):
         self.waits += any(graph for _, graph in self.launches)
 
 
-def served(run: Callable, requests: Iterable[tuple], keeps: bool = True) -> AnswerCalls:
+def call_and_read(run: Callable, requests: Iterable[tuple], keeps: bool = True) -> AnswerCalls:
     """Call a function with each request, and read the results; if it keeps them, at the end."""
     returned_function(run)
     given, counts = [], Counter()
     with watch_graphs() as seen:
         for request in requests:
             with count_launches() as one:
-                result = tensor_of(run(*request))
+                result = require_tensor(run(*request))
             counts.update(one)
             given.append(result if keeps else read(result))
     return AnswerCalls(given, [read(one) for one in given], counts, seen)
 
 
-def tensor_of(value: Any) -> torch.Tensor:
+def require_tensor(value: Any) -> torch.Tensor:
     """The value. Raises Wrong if it is no tensor."""
     if value is None:
         raise Wrong("It returns None: is a `return` missing?")
     if not torch.is_tensor(value):
-        raise Wrong(f"It returns {kind_of(value)}: return a tensor.")
+        raise Wrong(f"It returns {describe_value(value)}: return a tensor.")
     return value
 
 
-def kind_of(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """What a value is, in words."""
     if isinstance(value, list | tuple) and value:
         what = "tensor" if torch.is_tensor(value[0]) else type(value[0]).__name__
@@ -142,7 +142,7 @@ def read(value: Any) -> Any:
     return tree_map_only(torch.Tensor, lambda tensor: tensor.detach().cpu(), value)
 
 
-def unheard(value: Any) -> Any:
+def read_unheard(value: Any) -> Any:
     """The value on the CPU, read without a row in the picture."""
     with listeners_off():
         return read(value)
@@ -150,7 +150,7 @@ def unheard(value: Any) -> Any:
 
 def unchanged(tensor: torch.Tensor, before: torch.Tensor, name: str = "x") -> None:
     """Raises Wrong unless a tensor of the caller holds what it held before."""
-    if not are_close(unheard(tensor), before):
+    if not are_close(read_unheard(tensor), before):
         raise Wrong(f"It changes {name}, a tensor of the caller.", "Compute into a new tensor.")
 
 
@@ -164,11 +164,11 @@ def judge(given: list, expected: list, symptoms: Iterable = ()) -> None:
         return
     shown = [_first_numbers(one) for one in wrong[0]]
     try:
-        match_symptoms(given, read(list(symptoms)))
+        raise_symptom(given, read(list(symptoms)))
         require_distinct_results(given)
         require_expected(given, expected)
     except Wrong as told:
-        raise Seen(
+        raise WrongInPicture(
             (told.symptom, told.repair),
             f"{shown[1]} is expected",
             lambda step: step.fetches and shown[0] in step.values.values(),
@@ -183,7 +183,7 @@ def judge_ten_times(answer: Callable) -> None:
     """Three numbers."""
     x = numbers()
     before = read(x)
-    used = served(answer, [(x,)])
+    used = call_and_read(answer, [(x,)])
     judge(used.kept, [10 * before])
     require_replay(used.seen)
     unchanged(x, before)
@@ -193,13 +193,13 @@ def judge_make_ten_times(answer: Callable) -> None:
     """A sample, and three requests."""
     static_x, requests = numbers(), [numbers() for _ in range(3)]
     before, sample = read([requests, static_x])
-    used = served(answer(static_x), [(request,) for request in requests], keeps=False)
-    if not are_close(unheard(requests), before):
+    used = call_and_read(answer(static_x), [(request,) for request in requests], keeps=False)
+    if not are_close(read_unheard(requests), before):
         raise Wrong(CHANGED)
     judge(
         used.kept, [10 * request for request in before], [(EVERY_TIME_THE_FIRST, [10 * sample] * 3)]
     )
-    used.replays(graphs=3, operators=9)
+    used.require_launches(graphs=3, operators=9)
 
 
 def judge_keep_results(answer: Callable) -> None:
@@ -213,7 +213,7 @@ def judge_keep_results(answer: Callable) -> None:
     with watch_graphs() as seen:
         given = answer(graph, static_x, static_y, requests)
     if not isinstance(given, list | tuple) or [*map(torch.is_tensor, given)] != [True] * 3:
-        raise Wrong(f"It returns {kind_of(given)}: return a list of three tensors.")
+        raise Wrong(f"It returns {describe_value(given)}: return a list of three tensors.")
     if seen.captured:
         raise Wrong("It captures a graph of its own: replay the one that it was given.")
     require_replay(seen)
@@ -239,7 +239,7 @@ def judge_count_up(answer: Callable) -> None:
         raise Wrong(EAGER)
     if replays != [1, 1, 1]:
         raise Wrong("Not each call replays the graph once.", "Return graph.replay.")
-    match_symptoms(states, [(WARMED, [start + number for number in (2, 3, 4)])])
+    raise_symptom(states, [(WARMED, [start + number for number in (2, 3, 4)])])
     if not are_close(states, [start + number for number in (1, 2, 3)]):
         raise Wrong(NOT_MOVED)
     eager = {operator_of(node) for nodes, graph in outside.launches if not graph for node in nodes}
@@ -254,9 +254,9 @@ def judge_make_shifted(answer: Callable) -> None:
     expected = [before + offset] * 2
     run = answer(x, offset.tolist())
     later = [torch.full((3,), 70.0, device="cuda") for _ in range(3)]
-    used = served(run, [()] * 2)
+    used = call_and_read(run, [()] * 2)
     judge(used.kept, expected)
-    used.replays(graphs=2, operators=6)
+    used.require_launches(graphs=2, operators=6)
     unchanged(x, before)
     del later
 
@@ -269,19 +269,19 @@ def judge_losses_of(answer: Callable) -> None:
     with watch_graphs() as seen, listening(heard := Heard()):
         losses = answer(x, batches)
     if not isinstance(losses, list) or not all(isinstance(one, float) for one in losses):
-        raise Wrong(f"It returns {kind_of(losses)}.", FLOATS)
+        raise Wrong(f"It returns {describe_value(losses)}.", FLOATS)
     if len(losses) != 3:
         raise Wrong(f"It returns {len(losses)} numbers.", FLOATS)
     require_replays(seen, 3)
     if device and any(finding.kind == "race" for finding in device.findings):
-        raise Seen(EARLY, "reads before the copy has ended", lambda step: step.fetches)
+        raise WrongInPicture(EARLY, "reads before the copy has ended", lambda step: step.fetches)
     judge([torch.tensor(one) for one in losses], expected)
     if heard.waits > 1:
         symptom = (
             f"The CPU waits for the GPU {heard.waits} times: item, tolist, cpu, float and "
             "torch.tensor each wait."
         )
-        raise Seen((symptom, READ_ONCE), "the CPU waits here", lambda step: step.waits)
+        raise WrongInPicture((symptom, READ_ONCE), "the CPU waits here", lambda step: step.waits)
 
 
 def judge_make_positive(answer: Callable) -> None:
@@ -289,14 +289,14 @@ def judge_make_positive(answer: Callable) -> None:
     x = torch.tensor([5.0, -2.0, 1.0], device="cuda")
     known = [torch.tensor(one) for one in VECTORS]
     requests = [one.to("cuda") for one in known]
-    used = served(answer(x), [(request,) for request in requests], keeps=False)
-    if not are_close(unheard(requests), known):
+    used = call_and_read(answer(x), [(request,) for request in requests], keeps=False)
+    if not are_close(read_unheard(requests), known):
         raise Wrong(CHANGED)
     other = [-one if one.sum() > 0 else one for one in known]
     expected = [-one for one in other]
     symptoms = [(FROZEN, known), (EACH, [one.abs() for one in known]), (SWAPPED, other)]
     judge(used.kept, expected, symptoms)
-    used.replays(graphs=5, operators=15)
+    used.require_launches(graphs=5, operators=15)
 
 
 def judge_on_two_streams(answer: Callable) -> None:
@@ -304,7 +304,7 @@ def judge_on_two_streams(answer: Callable) -> None:
     x = numbers()
     known = read(x)
     with watch_graphs() as seen:
-        y = tensor_of(answer(x))
+        y = require_tensor(answer(x))
     require_replay(seen)
     if on_stand_in():
         _two_branches(seen)
@@ -335,12 +335,12 @@ def judge_make_noisy(answer: Callable) -> None:
     with watch_graphs() as built:
         run = returned_function(answer(x))
     torch.manual_seed(seed)
-    used = served(run, [()] * 3, keeps=False)
-    used.only_replays()
+    used = call_and_read(run, [()] * 3, keeps=False)
+    used.require_only_replays()
     require_no_freed_reads()
     unchanged(x, known)
-    draws = _normal_draws(built) if on_stand_in() else 1
-    used.replays(graphs=3, operators=3)
+    draws = _count_normal_draws(built) if on_stand_in() else 1
+    used.require_launches(graphs=3, operators=3)
     noise = [result - known for result in used.kept]
     if any(are_close(one, one[:1].expand(3), margin=1e-4) for one in noise):
         raise Wrong("All numbers get the same noise.", "Draw one for each: torch.randn_like.")
@@ -357,7 +357,7 @@ def judge_make_noisy(answer: Callable) -> None:
     )
 
 
-def _normal_draws(built: GraphUse) -> int:
+def _count_normal_draws(built: GraphUse) -> int:
     """How many nodes draw. Raises Wrong if none does, or one from another distribution."""
     nodes = [node for graph in built.captured for node in all_nodes(graph.capture.nodes)]
     drawing = [operator_of(node) for node in nodes if node.draws]
@@ -412,9 +412,9 @@ def judge_score_and_decode(answer: Callable) -> None:
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise Wrong("Return two results: scores, decoded.")
         replayed.append(seen.replayed)
-        given.append([read(tensor_of(one)) for one in result])
-        expected.append([one(unheard(new)) for one in (score, decode)])
-        unchanged(x, unheard(new))
+        given.append([read(require_tensor(one)) for one in result])
+        expected.append([one(read_unheard(new)) for one in (score, decode)])
+        unchanged(x, read_unheard(new))
     if not any(replayed):
         raise Wrong(EAGER)
     scored, decoded = (
@@ -446,7 +446,7 @@ def judge_sum_of_gradients(answer: Callable) -> None:
     x, batches = numbers(), [numbers() for _ in range(3)]
     each = [2 * read(weight) * batch.square() for batch in read(batches)]
     with watch_graphs() as seen:
-        gradient = tensor_of(answer(weight, x, batches))
+        gradient = require_tensor(answer(weight, x, batches))
     require_replays(seen, 3)
     symptoms = [(LAST_ALONE, [each[-1]]), (ZERO, [0 * each[-1]])]
     judge([read(gradient)], [sum(each)], symptoms)
@@ -463,30 +463,30 @@ def judge_make_server(answer: Callable) -> None:
     del table
     requests = [(order[2], 5), (order[5], 4)]
     with listening(heard := Heard()):
-        used = served(respond, requests)
+        used = call_and_read(respond, requests)
     first, second = used.kept
     if (first.shape, second.shape) != ((5,), (4,)):
         raise Wrong("Each answer is as long as asked: out[:count].")
     require_no_freed_reads()
-    expected = [_tokens(follows, *request) for request in requests]
-    used.replays(graphs=9, operators=30)
+    expected = [_generate(follows, *request) for request in requests]
+    used.require_launches(graphs=9, operators=30)
     if not are_close(used.kept, expected):
-        _tell_of_server(used, expected, follows, requests)
-    _prepares_itself(heard)
+        _raise_server_symptom(used, expected, follows, requests)
+    _require_no_input_writes(heard)
 
 
-def _tell_of_server(used: AnswerCalls, expected: list, follows: dict, requests: list) -> None:
+def _raise_server_symptom(used: AnswerCalls, expected: list, follows: dict, requests: list) -> None:
     first = used.kept[0]
     if not are_close(first, expected[0]) and are_close(first[:4], expected[1]):
         raise Wrong(EVERY_TIME_THE_LAST)
     alone = [torch.full((count,), follows[token]) for token, count in requests]
-    match_symptoms(used.kept, [(NOT_FED, alone)])
+    raise_symptom(used.kept, [(NOT_FED, alone)])
     if are_close(first, expected[0]):
         raise Wrong(
             "The first answer is right, the second one is not.",
             "A request begins by writing to token and to position, in place.",
         )
-    if are_close(first, _tokens(follows, 0, 5)):
+    if are_close(first, _generate(follows, 0, 5)):
         raise Wrong(IGNORED)
     if first[0] == requests[0][0]:
         raise Wrong(AS_SAMPLED)
@@ -495,7 +495,7 @@ def _tell_of_server(used: AnswerCalls, expected: list, follows: dict, requests: 
     raise Wrong(describe_first_difference(used.kept, expected, what="Answer"))
 
 
-def _prepares_itself(heard: Heard) -> None:
+def _require_no_input_writes(heard: Heard) -> None:
     """Raises Wrong if operators write to what the graph reads, but for the first replay of a
     request.
     """
@@ -512,7 +512,7 @@ def _prepares_itself(heard: Heard) -> None:
             )
 
 
-def _tokens(follows: dict, first: int, count: int) -> torch.Tensor:
+def _generate(follows: dict, first: int, count: int) -> torch.Tensor:
     """The tokens that follow the first one."""
     made = []
     for _ in range(count):

@@ -13,7 +13,7 @@ from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_equal, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, returned_function
 from exercises.scenarios.common import draw_int
-from exercises.scenarios.rules import from_one_graph
+from exercises.scenarios.rules import call_with_one_graph
 
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=32, max_seq_len=48
@@ -49,7 +49,7 @@ def logits_of(model: Decoder, tokens: Tensor, input_pos: Tensor, kv_cache: Tenso
     return logits.unflatten(0, tokens.shape)
 
 
-def prompted(model: Decoder, rows: int, prompt: Tensor | None = None) -> State:
+def state_after_prompt(model: Decoder, rows: int, prompt: Tensor | None = None) -> State:
     """Text, the positions of its last tokens and a cache, after a prompt of 4 to 7 tokens."""
     if prompt is None:
         prompt = torch.randint(SIZES.vocab_size, (rows, draw_int(4, 8)), device="cuda")
@@ -82,7 +82,7 @@ def drafts_with(model: Decoder, state: State, right: Tensor, k: int) -> Tensor:
     return torch.cat(drafts, dim=1)
 
 
-def verified(model: Decoder, state: State, drafts: Tensor, prefix: bool = True) -> Tensor:
+def verify_step(model: Decoder, state: State, drafts: Tensor, prefix: bool = True) -> Tensor:
     """Verify drafts, advance the state in place, and return how many are accepted; prefix=False
     counts drafts after a rejected one too.
     """
@@ -100,18 +100,18 @@ def verified(model: Decoder, state: State, drafts: Tensor, prefix: bool = True) 
 def judge_graph_verify(answer: Callable) -> None:
     """Four drafts for two rows; a rejected draft is followed by ones that agree with it."""
     model, k = Decoder(SIZES, "cuda").requires_grad_(False), 3
-    start = prompted(model, rows=2)
+    start = state_after_prompt(model, rows=2)
     right = [(0, 2), (k, 1), (1, k), (2, 0)]
     state = copy_tensors(start)
     requests, expected = [], []
     for pair in right:
         numbers = torch.tensor(pair, device="cuda")[:, None]
         requests.append(drafts_with(model, state, numbers, k))
-        expected.append(verified(model, state, requests[-1]))
+        expected.append(verify_step(model, state, requests[-1]))
 
     def other(drafts=requests, **breaks):
         own = copy_tensors(start)
-        return [verified(model, own, one, **breaks) for one in drafts]
+        return [verify_step(model, own, one, **breaks) for one in drafts]
 
     own = copy_tensors(start)  # kept alive: a graph holds addresses only
     function = answer(model, *own, k)
@@ -130,8 +130,8 @@ def judge_graph_verify(answer: Callable) -> None:
         AFTER_A_REJECTED_ONE: lambda: other(prefix=False),
         EVERY_TIME_THE_FIRST: lambda: other(requests[:1] * 4),
     }
-    used.require(expected, symptoms)
-    used.replays(graphs=4, operators=8)
+    used.require_results(expected, symptoms)
+    used.require_launches(graphs=4, operators=8)
     require_text(own, state[1], greedy(model, start, 12))
 
 
@@ -145,7 +145,7 @@ def require_text(own: State, expected_pos: Tensor, expected: Tensor) -> None:
             raise Wrong(f"input_pos of row {row} is {yours.item()}, where {last.item()} is right.")
 
 
-def replayed(function: Callable, input_pos: Tensor, calls: int) -> list[Tensor]:
+def positions_after_replays(function: Callable, input_pos: Tensor, calls: int) -> list[Tensor]:
     """The positions after each call. Raises Wrong unless each call is one launch of a graph."""
     returned_function(function)
 
@@ -154,7 +154,7 @@ def replayed(function: Callable, input_pos: Tensor, calls: int) -> list[Tensor]:
         return input_pos
 
     used = call_answer(moved, [()] * calls)
-    used.replays(graphs=calls, operators=calls)
+    used.require_launches(graphs=calls, operators=calls)
     return used.given
 
 
@@ -174,14 +174,14 @@ def judge_graph_speculate(answer: Callable) -> None:
         if weight.dim() == 2:
             weight += 0.25 * weight.std() * torch.randn_like(weight)
     for drafter, calls in ((near, 3), (model, 6)):
-        start = prompted(model, rows=2)
+        start = state_after_prompt(model, rows=2)
         length = int(start[1][0])
-        draft_cache = prompted(drafter, 2, start[0][:, :length])[2]
+        draft_cache = state_after_prompt(drafter, 2, start[0][:, :length])[2]
         own, own_cache = copy_tensors(start), draft_cache.clone()
         function = answer(model, drafter, *own, own_cache, k)
         if not are_equal(own[:2], start[:2]):
             raise Wrong(WARMED)
-        positions = replayed(function, own[1], calls)
+        positions = positions_after_replays(function, own[1], calls)
         if torch.equal(positions[-1], start[1]):
             raise Wrong(NOT_MOVED)
         for row in range(2):
@@ -221,21 +221,21 @@ def judge_graph_steps(answer: Callable) -> None:
             place = (place + moves.gather(1, place)).clamp(max=limit)
         expected.append(place)
     before = copy_tensors((text, input_pos))
-    function = from_one_graph(answer, step, text, input_pos, limit, every)
+    function = call_with_one_graph(answer, step, text, input_pos, limit, every)
     warmed = not are_equal((text, input_pos), before)
-    positions = replayed(function, input_pos, 4)
+    positions = positions_after_replays(function, input_pos, 4)
     if (text[:, limit + k + 2 :] != -1).any():
         raise Wrong(BEYOND)
     if warmed:
         raise Wrong(WARMED)
-    _at_the_positions(positions, expected, limit)
+    _require_positions(positions, expected, limit)
     columns = torch.arange(text.shape[1], device="cuda")
     inside = (columns > before[1]) & (columns <= limit)
     if not torch.equal(text[inside], (5 * columns).expand_as(text)[inside]):
         raise Wrong("The text up to the limit is not what the steps write.")
 
 
-def _at_the_positions(positions: list[Tensor], expected: list[Tensor], limit: int) -> None:
+def _require_positions(positions: list[Tensor], expected: list[Tensor], limit: int) -> None:
     """Raises Wrong unless the rows are where they should be after each replay."""
     for number, (yours, right) in enumerate(zip(positions, expected, strict=True), 1):
         if yours.max() > limit:
@@ -291,5 +291,5 @@ def judge_graph_lookup(answer: Callable) -> None:
         LEFT_OVER: [drafts[:, 3] for drafts in expected],
         SAME_DRAFTS: [expected[0][:, 1]] * 4,
     }
-    used.require([drafts[:, 1] for drafts in expected], symptoms)
-    used.replays(graphs=4, operators=4)
+    used.require_results([drafts[:, 1] for drafts in expected], symptoms)
+    used.require_launches(graphs=4, operators=4)

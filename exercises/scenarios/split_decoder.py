@@ -41,7 +41,7 @@ def judge_graph_feed_forward(answer: Callable) -> None:
         xs = list(torch.randn(4, draw_int(), 6, device="cuda"))
         hidden = [linear(x, up.weight, up.bias).relu() for x in xs]
         whole = [linear(one, down.weight) for one in hidden]
-        own, first = (shares_of(hidden, down, number, world_size) for number in (rank, 0))
+        own, first = (partial_sums(hidden, down, number, world_size) for number in (rank, 0))
         others = [number for number in range(world_size) if number != rank]
         sent = [_sent_by(answer, up, down, number, world_size, xs) for number in others]
         theirs = [sum(summands) for summands in zip(*sent, strict=True)]
@@ -52,10 +52,11 @@ def judge_graph_feed_forward(answer: Callable) -> None:
                 function = answer(
                     up, down, lambda x, add=summand: x + add, rank, world_size, sample
                 )
-            used = call_answer(sending(returned_function(function), summand, theirs), list(xs))
+            reduced = with_summands(returned_function(function), summand, theirs)
+            used = call_answer(reduced, list(xs))
         expected = [one + down.bias for one in whole]
         no_bias = [linear(linear(x, up.weight).relu(), down.weight) for x in xs]
-        used.require(
+        used.require_results(
             expected,
             {
                 LEFT_OUT: whole,
@@ -66,12 +67,12 @@ def judge_graph_feed_forward(answer: Callable) -> None:
                 SAME_SHARE: [2 * one + down.bias for one in first],
             },
         )
-        used.replays(graphs=4, operators=12)
+        used.require_launches(graphs=4, operators=12)
         one_graph(built)
-        its_share(built, len(up.weight))
+        require_own_share(built, len(up.weight))
 
 
-def its_share(built: GraphUse, hidden: int) -> None:
+def require_own_share(built: GraphUse, hidden: int) -> None:
     """Raises Wrong if a captured node works on all hidden units. Only the stand-in knows."""
     used = places([(node.args, node.kwargs, node.outputs) for node in nodes_of(built)])
     if any(hidden in place.where[1] for place in used):
@@ -81,7 +82,7 @@ def its_share(built: GraphUse, hidden: int) -> None:
         )
 
 
-def shares_of(hidden: list[Tensor], down: nn.Linear, rank: int, world_size: int) -> list[Tensor]:
+def partial_sums(hidden: list[Tensor], down: nn.Linear, rank: int, world_size: int) -> list[Tensor]:
     """A rank's summands, without a bias: its part of the hidden units (B, 8) through down."""
     weight = down.weight.chunk(world_size, dim=1)[rank]
     return [one.chunk(world_size, dim=1)[rank] @ weight.t() for one in hidden]
@@ -105,7 +106,7 @@ def _sent_by(answer, up, down, rank, world_size, xs):
     return sent
 
 
-def sending(function: Callable, summand: Tensor, theirs: list[Tensor]) -> Callable:
+def with_summands(function: Callable, summand: Tensor, theirs: list[Tensor]) -> Callable:
     """The answer's function, called after the other rank has set what it sends."""
     turns = iter(theirs)
 
@@ -143,8 +144,8 @@ def judge_graph_two_layers(answer: Callable) -> None:
     sums = [first(x) + others[0] for x in xs]
     seconds = [second(y) + others[1] for y in sums]
     expected = [y + z for y, z in zip(sums, seconds, strict=True)]
-    used.require(expected, {OVERWRITTEN: [2 * z for z in seconds]})
-    used.replays(graphs=4, operators=8)
+    used.require_results(expected, {OVERWRITTEN: [2 * z for z in seconds]})
+    used.require_launches(graphs=4, operators=8)
 
 
 TIED_TOKENS = (5, 16 + 3)  # of which each has the same row in the head
@@ -158,7 +159,7 @@ def judge_graph_best_token(answer: Callable) -> None:
     heads[0, 5] = heads[1, 3] = tied
     for x in xs:
         x[0] = tied
-    by_rank = [_best_tokens(answer, heads, xs, rank) for rank in (0, 1)]
+    by_rank = [_require_best_tokens(answer, heads, xs, rank) for rank in (0, 1)]
     for one, other in zip(*by_rank, strict=True):
         if one != other:
             raise Wrong(
@@ -167,7 +168,7 @@ def judge_graph_best_token(answer: Callable) -> None:
             )
 
 
-def _best_tokens(answer, heads, xs, rank):
+def _require_best_tokens(answer, heads, xs, rank):
     """The tokens that a rank chooses where two tie. Raises Wrong if others are not the best."""
     best = [[(x @ head.t()).max(dim=-1) for head in heads] for x in xs]
     sent = torch.zeros(2, 8, device="cuda"), torch.zeros(2, 8, dtype=torch.long, device="cuda")
@@ -202,21 +203,19 @@ def _best_tokens(answer, heads, xs, rank):
             )
         used = call_answer(lambda x: call(x, function), list(xs))
     right = [torch.cat([x @ head.t() for head in heads], dim=-1).argmax(dim=-1) for x in xs]
-    tied = _tied(used, right)
+    tied = _accept_tied_tokens(used, right)
     mine = [pair[rank].indices for pair in best]
     other = [pair[1 - rank].indices + 16 * (1 - rank) for pair in best]
     wins = [pair[rank].values > pair[1 - rank].values for pair in best]
     own = [one + 16 * rank for one in mine]
-    used.require(
-        right,
-        {OWN_TOKENS: chosen(wins, mine, other), OWN_BEST: own, OTHER_WAY: chosen(wins, other, own)},
-    )
-    used.replays(graphs=4, operators=32)
+    mixed, turned = pick_winners(wins, mine, other), pick_winners(wins, other, own)
+    used.require_results(right, {OWN_TOKENS: mixed, OWN_BEST: own, OTHER_WAY: turned})
+    used.require_launches(graphs=4, operators=32)
     require_integers(used.given)
     return tied
 
 
-def _tied(used: AnswerCalls, right: list[Tensor]) -> list[int]:
+def _accept_tied_tokens(used: AnswerCalls, right: list[Tensor]) -> list[int]:
     """The tokens that were chosen where two tie; from then on they are the right ones."""
     tokens = []
     for given, one in zip(used.given, right, strict=True):
@@ -229,6 +228,6 @@ def _tied(used: AnswerCalls, right: list[Tensor]) -> list[int]:
     return tokens
 
 
-def chosen(wins: list[Tensor], these: list[Tensor], those: list[Tensor]) -> list[Tensor]:
+def pick_winners(wins: list[Tensor], these: list[Tensor], those: list[Tensor]) -> list[Tensor]:
     """These tokens in the rows that are won, those in the others."""
     return [torch.where(won, a, b) for won, a, b in zip(wins, these, those, strict=True)]

@@ -67,7 +67,7 @@ def judge_time_step(answer: Callable) -> None:
 def judge_make_replay(answer: Callable) -> None:
     """A function of one matrix, and five inputs; the sample is the first."""
     weight = torch.randn(4, 3, device="cuda")
-    _replayed(answer, lambda x: torch.relu(x @ weight), [(draw_int(), 4)], operators=10)
+    _judge_replays(answer, lambda x: torch.relu(x @ weight), [(draw_int(), 4)], operators=10)
 
 
 def judge_graphed(answer: Callable) -> None:
@@ -77,10 +77,10 @@ def judge_graphed(answer: Callable) -> None:
         product = x @ y
         return torch.relu(product), product.sum(0)
 
-    _replayed(answer, function, [(draw_int(), 4), (4, 3)], operators=20)
+    _judge_replays(answer, function, [(draw_int(), 4), (4, 3)], operators=20)
 
 
-def _replayed(answer: Callable, function: Callable, shapes: list, operators: int) -> None:
+def _judge_replays(answer: Callable, function: Callable, shapes: list, operators: int) -> None:
     """Raises Wrong unless the answer replays the function, on five inputs of these shapes."""
     inputs = [tuple(torch.randn(shape, device="cuda") for shape in shapes) for _ in range(5)]
     sample = copy_tensors(inputs[0])
@@ -94,8 +94,8 @@ def _replayed(answer: Callable, function: Callable, shapes: list, operators: int
                 "A call changes the new tensors that it is given.",
                 "copy_ writes into the tensor before the dot: it should be the static input.",
             )
-    used.replays(graphs=5, operators=operators)
+    used.require_launches(graphs=5, operators=operators)
     require_no_freed_reads()
     if function.cold:
         raise Wrong(NO_WARM_UP)
-    used.require(expected)
+    used.require_results(expected)

@@ -8,12 +8,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from exercises.answers.graph_use import call_answer, match_symptoms
+from exercises.answers.graph_use import call_answer, raise_symptom
 from exercises.answers.tensors import are_close, are_equal, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import draw_int, require_replay
 from exercises.scenarios.eager import descend
-from exercises.scenarios.rules import from_one_graph, unmodified
+from exercises.scenarios.rules import call_with_one_graph, unmodified
 from exercises.scenarios.warm_ups import require_no_draws, require_untrained
 
 SAME_START = (
@@ -65,21 +65,21 @@ def judge_graph_rollout(answer: Callable) -> None:
 
     random = torch.cuda.get_rng_state()
     env = Cart(start)
-    expected = [_play(act, env, num_steps) for _ in range(4)]
+    expected = [_roll_out(act, env, num_steps) for _ in range(4)]
     torch.cuda.set_rng_state(random)
-    from_the_start = [_play(act, Cart(start), num_steps) for _ in range(4)]
+    from_the_start = [_roll_out(act, Cart(start), num_steps) for _ in range(4)]
     torch.cuda.set_rng_state(random)
 
     env = Cart(start)
     with require_no_draws():
-        play = from_one_graph(answer, act, env, num_steps)
+        play = call_with_one_graph(answer, act, env, num_steps)
         if not are_equal(env.state, start):
             raise Wrong(
                 "The environments have moved before the first play.",
                 "Put their state back in place after the warm-up.",
             )
     used = call_answer(play, [()] * 4)
-    used.replays(graphs=4, operators=12)
+    used.require_launches(graphs=4, operators=12)
     last_states = [
         (after[0][:1].expand_as(obs), dones) for (obs, dones), after in pairwise(expected)
     ]
@@ -88,10 +88,10 @@ def judge_graph_rollout(answer: Callable) -> None:
             "The observations of a play are all the same state, its last one.",
             "Clone the state before the step changes it.",
         )
-    used.require(expected, {SAME_START: from_the_start})
+    used.require_results(expected, {SAME_START: from_the_start})
 
 
-def _play(act, env, num_steps):
+def _roll_out(act, env, num_steps):
     """The observations and dones of an eager rollout."""
     observations, dones = [], []
     for _ in range(num_steps):
@@ -105,21 +105,21 @@ def judge_graph_normalized_policy(answer: Callable) -> None:
     policy = nn.Linear(4, 2).cuda().requires_grad_(False)
     batches = list(3 * torch.randn(5, draw_int(3, 7), 4, device="cuda") + 1)
     sample = torch.randn_like(batches[0])
-    normalized = partial(_normalized, policy, sample, batches)
+    normalized = partial(_normalized_policy_outputs, policy, sample, batches)
     expected = normalized()
     with unmodified("sample", sample):
         used = call_answer(answer(policy, sample), batches)
     require_replay(used.seen)
     for warm_up in range(12):
-        match_symptoms(used.given, [(FROZEN_STATISTICS, normalized(warm_up, frozen=True))])
+        raise_symptom(used.given, [(FROZEN_STATISTICS, normalized(warm_up, frozen=True))])
         if warm_up:
-            match_symptoms(used.given, [(WARM_STATISTICS, normalized(warm_up))])
+            raise_symptom(used.given, [(WARM_STATISTICS, normalized(warm_up))])
     never = [policy(batch) for batch in batches]
-    used.require(expected, {"The observations are not normalised.": never})
-    used.replays(graphs=len(batches), operators=20)
+    used.require_results(expected, {"The observations are not normalised.": never})
+    used.require_launches(graphs=len(batches), operators=20)
 
 
-def _normalized(policy, sample, batches, warm_up=0, frozen=False):
+def _normalized_policy_outputs(policy, sample, batches, warm_up=0, frozen=False):
     """The results of an eager policy, whose statistics have seen the sample warm_up times.
 
     frozen: every batch finds the statistics of that moment.
@@ -161,7 +161,7 @@ def judge_graph_delayed_update(answer: Callable) -> None:
     delay, rows = draw_int(2, 4), draw_int()
     net = nn.ModuleDict({name: nn.Linear(4, 1) for name in ("actor", "critic", "target")}).cuda()
     batches = list(torch.randn(7, rows, 4, device="cuda"))
-    trained = partial(_trained, net, batches)
+    trained = partial(_train_learner, net, batches)
     expected, weights = trained(lambda call: call % delay == 0)
     wrong = {EVERY_CALL: trained(lambda call: True), NEVER: trained(lambda call: False)}
     wrong[OFF_BY_ONE] = trained(lambda call: call % delay == 1)
@@ -176,11 +176,11 @@ def judge_graph_delayed_update(answer: Callable) -> None:
     for said, (losses, ends) in wrong.items():
         if are_close(used.given, losses) and are_close(own.state_dict(), ends):
             raise Wrong(said)
-    first_always = partial(_trained, net, [first] * 7, lambda call: call % delay == 0)
-    used.require(expected, {EVERY_TIME_THE_FIRST: lambda: first_always()[0]})
+    first_always = partial(_train_learner, net, [first] * 7, lambda call: call % delay == 0)
+    used.require_results(expected, {EVERY_TIME_THE_FIRST: lambda: first_always()[0]})
     if not are_close(own.state_dict(), weights):
         raise Wrong("The losses are right, but the weights of actor and target are not.")
-    used.only_replays()
+    used.require_only_replays()
     if used.counts["operators"] > 30:
         raise Wrong(
             f"{used.counts['operators']} operators ran outside of the graphs in 7 calls.",
@@ -188,7 +188,7 @@ def judge_graph_delayed_update(answer: Callable) -> None:
         )
 
 
-def _trained(net, batches, acts):
+def _train_learner(net, batches, acts):
     """The losses of an eager training, and its weights; acts(call): is the actor trained?"""
     learner = Learner(copy.deepcopy(net))
     losses = []

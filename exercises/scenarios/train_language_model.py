@@ -35,13 +35,13 @@ RATE_BEFORE = "Each step uses the rate of the step before: write the new one bef
 AVERAGES = ("exp_avg", "exp_avg_sq")  # of Adam
 
 
-def momentum(net: nn.Module, rate: float) -> tuple[torch.optim.Optimizer, torch.Tensor]:
+def make_sgd(net: nn.Module, rate: float) -> tuple[torch.optim.Optimizer, torch.Tensor]:
     """SGD with a memory, and its learning rate in a tensor."""
     rate = torch.tensor(rate, device="cuda")
     return torch.optim.SGD(net.parameters(), rate, momentum=0.9, fused=True), rate
 
 
-def _trained(net, batches, rates, zero="step", clip="step", divide="loss"):
+def _sgd_losses(net, batches, rates, zero="step", clip="step", divide="loss"):
     """The losses of an eager training of a copy of net. zero, clip: once for each "step" or "part",
     or "never".
 
@@ -49,7 +49,7 @@ def _trained(net, batches, rates, zero="step", clip="step", divide="loss"):
     only the "sum" that is returned, or "nothing".
     """
     net, losses = copy.deepcopy(net), []
-    (optimizer, tensor), weights = momentum(net, 0.0), list(net.parameters())
+    (optimizer, tensor), weights = make_sgd(net, 0.0), list(net.parameters())
     for (inputs, targets), rate in zip(batches, rates, strict=True):
         tensor.fill_(rate)
         if zero == "step":
@@ -86,8 +86,8 @@ def judge_accumulating_step(answer: Callable) -> None:
         noise = error * torch.randn(parts, rows, 2, device="cuda")
         batches.append((inputs, net(inputs).detach() + noise))
     start = copy.deepcopy(net)
-    expected = _trained(net, batches, rates)
-    optimizer, rate = momentum(net, rates[0])
+    expected = _sgd_losses(net, batches, rates)
+    optimizer, rate = make_sgd(net, rates[0])
     given, seen = copy_tensors(batches[0]), []
     net.register_forward_pre_hook(lambda _, passed: seen.append(passed[0].shape[:-1].numel()))
     with unmodified("inputs or targets", given, batches):
@@ -96,9 +96,9 @@ def judge_accumulating_step(answer: Callable) -> None:
         require_no_momentum(optimizer)
         requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
         used = call_answer(step, requests)
-        used.require(expected, _mistakes(start, batches, rates))
+        used.require_results(expected, _losses_of_mistakes(start, batches, rates))
         detached(used.kept)
-        used.replays(graphs=5, operators=30)
+        used.require_launches(graphs=5, operators=30)
         if max(seen) > rows:
             raise Wrong(
                 f"The network gets {max(seen)} rows at once, and a micro-batch has {rows}: "
@@ -106,11 +106,11 @@ def judge_accumulating_step(answer: Callable) -> None:
             )
 
 
-def _mistakes(net, batches, rates):
+def _losses_of_mistakes(net, batches, rates):
     """What is wrong with a training step -> a function that gives the losses that it leads to."""
-    run = partial(_trained, net, batches)
+    run = partial(_sgd_losses, net, batches)
     return {
-        EVERY_TIME_THE_FIRST: lambda: _trained(net, batches[:1] * 5, rates),
+        EVERY_TIME_THE_FIRST: lambda: _sgd_losses(net, batches[:1] * 5, rates),
         FROZEN: lambda: run(rates[:1] * 5),
         RATE_BEFORE: lambda: run(rates[:1] + rates[:-1]),
         LAST: lambda: run(rates, zero="part"),
@@ -140,14 +140,14 @@ def judge_checkpoints(answer: Callable) -> None:
 
     with unchanged(net, optimizer):
         replay = capture_step(step)
-    known = known_to(net, optimizer)
+    known = tensors_known_to_graph(net, optimizer)
     save, load = as_functions(answer(net, optimizer), "save", "load")
     four_losses(replay, lr)
     saved, right = save(), copy_tensors(known)
     straight = four_losses(replay, lr)
     for _ in range(2):
         load(saved)
-        judge(net, optimizer, known, right)
+        check_loaded(net, optimizer, known, right)
         if not are_close(four_losses(replay, lr), straight):
             raise Wrong(
                 "Dropout draws other numbers than after the checkpoint: "
@@ -164,7 +164,7 @@ def four_losses(replay: Callable, lr: torch.Tensor) -> list:
     return losses
 
 
-def known_to(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
+def tensors_known_to_graph(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
     """The tensors that a graph of a training step knows, by whose and what they are."""
     states = list(optimizer.state.values())
     return {
@@ -176,11 +176,13 @@ def known_to(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict:
     }
 
 
-def judge(net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: dict) -> None:
+def check_loaded(
+    net: nn.Module, optimizer: torch.optim.Optimizer, known: dict, right: dict
+) -> None:
     """Raises Wrong unless the tensors that the graph knows are still in use, and hold what is
     right.
     """
-    now = known_to(net, optimizer)
+    now = tensors_known_to_graph(net, optimizer)
     for (owner, what), tensors in known.items():
         if list(map(id, now[owner, what])) != list(map(id, tensors)):
             raise Wrong(

@@ -58,7 +58,7 @@ ALWAYS_SKIPS = "Steps are skipped although no rank saw a bad batch."
 
 
 @contextmanager
-def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
+def pretend_second_rank(others: list[torch.Tensor]) -> Iterator[list]:
     """DDP averages with the gradients of a second rank, others, and refuses in a capture what the
     real one refuses.
 
@@ -81,16 +81,16 @@ def two_ranks(others: list[torch.Tensor]) -> Iterator[list]:
         built.append(ddp)
 
     real = DistributedDataParallel
-    with patch.object(real, "__init__", init), patch.object(real, "forward", _forward):
+    with patch.object(real, "__init__", init), patch.object(real, "forward", _ddp_forward):
         yield built
 
 
-def _forward(ddp, *inputs, **named):
+def _ddp_forward(ddp, *inputs, **named):
     """Read the timers of the step before, where DDP does; await the gradients of this one."""
     ddp.unsynced |= not ddp.require_backward_grad_sync
     if torch.is_grad_enabled() and ddp.require_backward_grad_sync:
         if 0 < ddp.steps <= 10 or (ddp.steps and ddp.steps % 100 == 0):
-            _refused(ddp.timer.item, TIMED.format(ddp.steps))
+            _raise_if_refused(ddp.timer.item, TIMED.format(ddp.steps))
         if not ddp.steps and torch.cuda.is_current_stream_capturing():
             raise Wrong("DDP takes its first step in the capture: warm up for eleven steps.")
         ddp.steps += 1
@@ -105,20 +105,20 @@ def _reduce(ddp, number, other, parameter):
         return
     ddp.awaited.discard(number)
     if torch.cuda.is_current_stream_capturing() and not ddp.aside:
-        _refused(
+        _raise_if_refused(
             lambda: torch.cuda.default_stream().wait_stream(torch.cuda.current_stream()), BUILT
         )
     parameter.grad.add_(other).div_(2)
 
 
-def _refused(call, why):
+def _raise_if_refused(call, why):
     try:
         call()
     except RuntimeError as error:
         raise Wrong(f"{why} ({str(error).splitlines()[0]})") from error
 
 
-def _losses(net, batches, gradients, rate=0.1, skipped=(), momentum=0.0, held="both", parts=1):
+def _ddp_losses(net, batches, gradients, rate=0.1, skipped=(), momentum=0.0, held="both", parts=1):
     """Losses of an eager training of a copy of net with SGD. gradients: for each
     step those of another rank, or None where nothing arrives from it. parts: micro-batches, whose
     mean loss is trained on.
@@ -149,16 +149,17 @@ def _losses(net, batches, gradients, rate=0.1, skipped=(), momentum=0.0, held="b
     return losses
 
 
-def _drawn(steps):
+def _draw_net_and_batches(steps):
     """A network, its batches, and a second rank's gradients: a place for one step's, and all."""
     net, batches = perceptron(nn.Tanh()), draw_batches(steps)
     others = [torch.zeros_like(parameter) for parameter in net.parameters()]
     return net, batches, others, [[torch.randn_like(other) for other in others] for _ in batches]
 
 
-def _used(answer, drawn, *arguments, arrive=lambda number: None):
+def _call_step(answer, drawn, *arguments, arrive=lambda number: None):
     """How the training step was used that the answer returns, the DDPs that it has built, and what
-    it captured. drawn: see _drawn. arrive(number) is called as the other rank's gradients arrive.
+    it captured. drawn: see _draw_net_and_batches. arrive(number) is called as
+    the other rank's gradients arrive.
     """
     net, batches, others, gradients = drawn
     sample = copy_tensors(batches[0])
@@ -170,7 +171,7 @@ def _used(answer, drawn, *arguments, arrive=lambda number: None):
         arrive(number)
         return train(*batch)
 
-    with unmodified("x or y", sample, batches), two_ranks(others) as built:
+    with unmodified("x or y", sample, batches), pretend_second_rank(others) as built:
         with require_untrained(net), watch_graphs() as seen:
             train = answer(net, *sample, *arguments)
             if not built:
@@ -179,7 +180,7 @@ def _used(answer, drawn, *arguments, arrive=lambda number: None):
 
 
 @contextmanager
-def _exchanged(flag):
+def _pretend_all_reduce(flag):
     """dist.all_reduce combines a flag with a second rank's: 1 where its batch is bad.
 
     A minimum or a product is taken as one of flags that say the opposite; a maximum of other
@@ -218,14 +219,14 @@ def judge_capture_ddp(answer: Callable, parts: int = 1) -> None:
     """A network on five batches, beside a second rank whose gradients are drawn: forward, backward,
     one average of gradients and the update are one graph.
     """
-    net, batches, others, gradients = drawn = _drawn(5)
-    losses = partial(_losses, copy.deepcopy(net), parts=parts)
+    net, batches, others, gradients = drawn = _draw_net_and_batches(5)
+    losses = partial(_ddp_losses, copy.deepcopy(net), parts=parts)
     expected = losses(batches, gradients)
     symptoms: dict[str | tuple[str, str], Callable] = {
         NO_STEP: lambda: losses(batches, gradients, rate=0.0),
         EVERY_TIME_THE_FIRST: lambda: losses(batches[:1] * 5, gradients),
     }
-    used, built, seen = _used(answer, drawn)
+    used, built, seen = _call_step(answer, drawn)
     if any(ddp.reductions > 1 for ddp in built):
         raise Wrong(
             "Both micro-batches start an all-reduce in the graph, so the ranks average gradients "
@@ -235,20 +236,20 @@ def judge_capture_ddp(answer: Callable, parts: int = 1) -> None:
         )
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
     symptoms[unsynced] = lambda: losses(batches, [None] * 5)
-    used.require(expected, symptoms)
+    used.require_results(expected, symptoms)
     detached(used.kept)
-    used.replays(graphs=5, operators=15 + 5 * len(others))
+    used.require_launches(graphs=5, operators=15 + 5 * len(others))
     one_graph(seen)
 
 
 def judge_graph_under_ddp(answer: Callable) -> None:
     """The same network; its forward and backward are two graphs, and the rest is eager."""
-    net, batches, _, gradients = drawn = _drawn(5)
-    expected = _losses(net, batches, gradients)
-    losses = partial(_losses, copy.deepcopy(net))
-    used, built, _ = _used(answer, drawn)
+    net, batches, _, gradients = drawn = _draw_net_and_batches(5)
+    expected = _ddp_losses(net, batches, gradients)
+    losses = partial(_ddp_losses, copy.deepcopy(net))
+    used, built, _ = _call_step(answer, drawn)
     alone = GRAPHED_DDP if any("forward" in vars(ddp) for ddp in built) else ALONE
-    used.require(
+    used.require_results(
         expected,
         {
             alone: lambda: losses(batches, [None] * 5),
@@ -263,18 +264,18 @@ def judge_graph_under_ddp(answer: Callable) -> None:
             "Here forward and backward are to be two graphs; DDP, its all-reduce and the optimizer "
             "stay eager.",
         )
-    used.replays(graphs=10, operators=5 * 60)
+    used.require_launches(graphs=10, operators=5 * 60)
 
 
 def judge_skip_together(answer: Callable) -> None:
     """Six batches: the second and the fifth are bad on this rank, the fourth on the other."""
-    net, batches, others, gradients = drawn = _drawn(6)
+    net, batches, others, gradients = drawn = _draw_net_and_batches(6)
     batches[1] = (batches[1][0], 100 * batches[1][1])
     batches[4] = (batches[4][0], torch.full_like(batches[4][1], float("inf")))
     flag = torch.zeros((), device="cuda")
-    losses = partial(_losses, copy.deepcopy(net), batches, gradients, momentum=0.9)
-    with _exchanged(flag):
-        used, *_ = _used(answer, drawn, 50.0, arrive=lambda number: flag.fill_(number == 3))
+    losses = partial(_ddp_losses, copy.deepcopy(net), batches, gradients, momentum=0.9)
+    with _pretend_all_reduce(flag):
+        used, *_ = _call_step(answer, drawn, 50.0, arrive=lambda number: flag.fill_(number == 3))
     if are_close(used.given[:5], losses()[:5]):
         raise Wrong("No step is skipped.", "A bad batch on one rank is enough to skip.")
     if torch.is_tensor(used.given[5]) and used.given[5].isnan().any():
@@ -283,7 +284,7 @@ def judge_skip_together(answer: Callable) -> None:
             "Its gradients reached the weights or the momentum: zero times infinity is NaN, and "
             "torch.where selects.",
         )
-    used.require(
+    used.require_results(
         losses(skipped={1, 3, 4}),
         {
             DECIDED_ALONE: lambda: losses(skipped={1, 4}),
@@ -294,4 +295,4 @@ def judge_skip_together(answer: Callable) -> None:
         },
     )
     detached(used.kept)
-    used.replays(graphs=6, operators=18 + 6 * (len(others) + 1))
+    used.require_launches(graphs=6, operators=18 + 6 * (len(others) + 1))

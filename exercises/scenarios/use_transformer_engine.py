@@ -53,7 +53,7 @@ class Scaled(nn.Module):
         return STEPS / self.history.max(), self.history.roll(1)
 
 
-def _results(layer, batches, moves=("scale", "history"), early=False):
+def _outputs_moving_state(layer, batches, moves=("scale", "history"), early=False):
     """Outputs of layer, which moves that much of its state after each call; before it, if early."""
     found = []
     for batch in batches:
@@ -90,12 +90,12 @@ def judge_graph_scaled(answer: Callable) -> None:
     before = copy_tensors(layer.state_dict())
     with torch.no_grad():
         symptoms = {
-            FROZEN: _results(copy.deepcopy(layer), batches, moves=()),
-            FORGETS: _results(copy.deepcopy(layer), batches, moves=("scale",)),
-            EARLY: _results(copy.deepcopy(layer), batches, early=True),
+            FROZEN: _outputs_moving_state(copy.deepcopy(layer), batches, moves=()),
+            FORGETS: _outputs_moving_state(copy.deepcopy(layer), batches, moves=("scale",)),
+            EARLY: _outputs_moving_state(copy.deepcopy(layer), batches, early=True),
         }
         sample = batches[0].clone()
-        expected = _results(twin, batches)
+        expected = _outputs_moving_state(twin, batches)
         run = answer(layer, sample)
         if layer.scale is not kept[0] or layer.history is not kept[1]:
             raise Wrong(
@@ -109,15 +109,15 @@ def judge_graph_scaled(answer: Callable) -> None:
             )
         with unmodified("inputs", sample, batches):
             used = call_answer(run, batches)
-    used.require(expected, symptoms)
+    used.require_results(expected, symptoms)
     if not are_close(layer.state_dict(), twin.state_dict()):
         raise Wrong(
             "The results are right, but scale or history are not the eager ones afterwards."
         )
-    used.replays(graphs=6, operators=18)
+    used.require_launches(graphs=6, operators=18)
 
 
-class Kept(nn.Module):
+class CachedLinear(nn.Module):
     """A linear layer, 4 to 3, that multiplies with a rounded copy of its weight and keeps it."""
 
     def __init__(self):
@@ -132,14 +132,16 @@ class Kept(nn.Module):
         return inputs @ self.rounded.T
 
 
-def microbatch_calls(layer: Kept, batches: list, flags: tuple, changes: list) -> Iterator[tuple]:
+def microbatch_calls(
+    layer: CachedLinear, batches: list, flags: tuple, changes: list
+) -> Iterator[tuple]:
     """The arguments of each call; before each, the weight changes in place."""
     for batch, flag, change in zip(batches, flags, changes, strict=True):
         layer.weight.add_(change)
         yield batch, flag
 
 
-def outputs_of(layer: Kept, batches: list, flags: tuple, changes: list) -> list:
+def outputs_of(layer: CachedLinear, batches: list, flags: tuple, changes: list) -> list:
     """Outputs of a copy of layer in eager."""
     layer = copy.deepcopy(layer)
     return [layer(*call) for call in microbatch_calls(layer, batches, flags, changes)]
@@ -149,7 +151,7 @@ def judge_graph_microbatches(answer: Callable) -> None:
     """Six calls, half of them first microbatches; the weight changes before each."""
     rows, count = draw_int(), len(FIRST)
     with torch.no_grad():
-        layer = Kept().cuda()
+        layer = CachedLinear().cuda()
         layer.weight.add_(1)  # from now on, rounding would change the copy
         batches = [torch.randn(rows, 4, device="cuda") for _ in FIRST]
         changes = [torch.randn(3, 4, device="cuda") for _ in FIRST]
@@ -168,8 +170,8 @@ def judge_graph_microbatches(answer: Callable) -> None:
             raise Wrong("layer.rounded is a new tensor, or the weight has changed: keep both.")
         with unmodified("inputs", sample, batches):
             used = call_answer(run, microbatch_calls(layer, batches, FIRST, changes))
-    used.require(expected, symptoms)
-    used.only_replays()
+    used.require_results(expected, symptoms)
+    used.require_only_replays()
     if len(used.seen.replayed) < count:
         raise Wrong("Some calls replay nothing: capture both kinds of call.")
     if used.counts["operators"] > 3 * count:

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from torch.optim.lr_scheduler import ConstantLR
 
-from benchmarks.optimizers import OPTIMIZERS, SETTINGS, schedulers, six_losses, verdict
+from benchmarks.optimizers import OPTIMIZERS, SETTINGS, scheduler_table, six_losses, verdict
 from course.paths import ROOT
 from cpu_graph import cpu_graphs
 from tests.support.machine import needs_gpu
@@ -47,5 +47,5 @@ def test_the_page_says_what_this_gpu_does(name):
 
 @needs_gpu
 def test_the_page_says_what_schedulers_leave():
-    for name, values in schedulers().iterrows():
+    for name, values in scheduler_table().iterrows():
         assert list(map(str, values)) == row(name)

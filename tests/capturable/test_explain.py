@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from capturable.causes import complaints, entries, find_causes, standard_name
+from capturable.causes import complaints, entries, find_causes, standard_cause_name
 from capturable.explain import (
     TOLD,
     caveat,
@@ -27,10 +27,10 @@ from capturable.waiting_operators import WAITING
 from course.exhibits import CUDA_ERRORS, index
 from course.lessons import lesson_file, unnumbered
 from course.paths import NOTEBOOKS, ROOT
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from tests.support.processes import run_python
 
-SHOWN = recorded_lesson("failure_gallery").value("exhibits")
+SHOWN = find_recording("failure_gallery").value("exhibits")
 LOUD = SHOWN[SHOWN.kind == "loud"]
 RUNS = LOUD.message.str.startswith("nothing: ")  # the torch of the recording runs it
 FAILS = LOUD[~RUNS]
@@ -60,7 +60,7 @@ def first_title(text):
 
 def test_an_exhibit_has_its_sections_name_and_lesson():
     assert list(entries()[: len(EXHIBITS)]) == EXHIBITS and len(EXHIBITS) >= 70
-    assert [heading for heading, *_ in SECTIONS] == list(map(standard_name, EXHIBITS))
+    assert [heading for heading, *_ in SECTIONS] == list(map(standard_cause_name, EXHIBITS))
     for entry, (*_, fix) in zip(EXHIBITS, SECTIONS, strict=True):
         lesson = re.search(r"Lesson: \[[^\]]+\]\(([^)]+)\)", fix)
         assert entry.lesson == (unnumbered(lesson[1]).removesuffix(".ipynb") if lesson else "")
@@ -71,7 +71,7 @@ def test_an_exhibit_has_the_text_that_the_lesson_expects():
     for row in SHOWN.itertuples():
         entry = BY_TITLE[row.exhibit]
         assert row.says in entry.messages, row.exhibit
-        number = re.findall(r", error (\d+)$", standard_name(entry))
+        number = re.findall(r", error (\d+)$", standard_cause_name(entry))
         assert all(CUDA_ERRORS.get(int(one), row.says) in entry.messages for one in number)
 
 
@@ -84,7 +84,7 @@ def test_an_exhibit_begins_with_what_one_sees():
 
 def test_entries_are_whole_and_their_own():
     assert len(entries()) - len(SECTIONS) >= 40 and len(set(TITLES)) == len(TITLES)
-    assert len(set(map(standard_name, entries()))) == len(TITLES)
+    assert len(set(map(standard_cause_name, entries()))) == len(TITLES)
     for entry in entries():
         assert entry.messages and entry.cause.endswith((".", ")")) and entry.fix
         assert re.compile(entry.place) and (entry.place or not entry.needs_place)
@@ -99,7 +99,7 @@ def test_entries_are_whole_and_their_own():
 def test_the_index_links_every_exhibit_and_cuts_nothing():
     table = index(SHOWN).data
     for row in SHOWN.itertuples():
-        heading = standard_name(BY_TITLE[row.exhibit])
+        heading = standard_cause_name(BY_TITLE[row.exhibit])
         assert f"[{heading}](#{heading.replace(' ', '-')})" in table
         assert SAID.get(row.Index, row.says).replace("|", " ").replace("<", "&lt;") in table
     assert table.count("\n") == len(SHOWN) + 1
@@ -131,7 +131,7 @@ def test_a_bare_message_names_its_exhibit(title, capsys):
     assert main([said]) == 0
     answer = capsys.readouterr().out
     first, *others = explain(said)
-    assert standard_name(BY_TITLE[title]) in answer or (
+    assert standard_cause_name(BY_TITLE[title]) in answer or (
         first.kind in MANY and BY_TITLE[title] in others and answer.count("\n  ") <= 3 + TOLD
     )
 

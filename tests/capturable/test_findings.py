@@ -62,7 +62,7 @@ def library(tmp_path, monkeypatch):
     )
     (tmp_path / "lib-1.0.dist-info").mkdir()  # as pip install --target leaves it
     monkeypatch.syspath_prepend(tmp_path)
-    caches = user_lines.origin, user_lines._targets
+    caches = user_lines.owner_of_file, user_lines._pip_target_folders
     for cache in caches:
         cache.cache_clear()
     import lib

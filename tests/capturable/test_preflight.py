@@ -116,17 +116,17 @@ def test_streams_are_joined_by_events():
     joins = Joins("main", lambda rule, line, what: rows.append((line, what.split()[-1])))
     joins.ran("main", 1)
     joins.ran("side", 2)  # has not waited
-    joins.waited("main", joins.recorded("side"))
-    joins.waited("other", joins.recorded("main"))
+    joins.waited("main", joins.work_before_event("side"))
+    joins.waited("other", joins.work_before_event("main"))
     joins.ran("other", 3)
-    joins.waited("third", joins.recorded("other"))
+    joins.waited("third", joins.work_before_event("other"))
     joins.ran("third", 4)
-    event = joins.recorded("third")
+    event = joins.work_before_event("third")
     joins.waited("main", event)  # and with it for other
-    joins.left()
+    joins.report_unjoined_work()
     assert rows == [(2, "stream")]
     joins.ran("third", 5)  # after the event
-    joins.left()
+    joins.report_unjoined_work()
     assert rows == [(2, "stream"), (5, "work")]
 
 

@@ -11,7 +11,7 @@ import torch
 
 import cpu_graph
 from capturable import preflight, real_capture
-from capturable.capture_attempt import StopAfterLines
+from capturable.capture_attempt import TruncatedStep
 from capturable.findings import Finding, Findings
 from capturable.inputs import Call
 from tests.support.machine import needs_gpu
@@ -155,11 +155,11 @@ def test_a_step_that_ends_early_leaves_its_blocks():
         with torch.no_grad():
             return rows
 
-    whole = StopAfterLines(step)
+    whole = TruncatedStep(step)
     whole()
     assert len(whole.lines) > 10
     for stop in range(len(whole.lines)):
-        StopAfterLines(step, stop)()
+        TruncatedStep(step, stop)()
         assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 

@@ -10,7 +10,7 @@ import pytest
 from course import lesson
 from course.recordings.cells import code_cells
 from course.recordings.free_names import reads
-from course.recordings.recording import program, written
+from course.recordings.recording import code_hashes, json_text
 
 OPENING = 'from course.lesson import lesson\n\nlesson("edits")'
 PLAIN = (
@@ -35,9 +35,9 @@ def edits(tmp_path_factory):
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
     about = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-01-01", "traces": {}}
     measured = [{"values": {"result": 12}}, {"values": {"later": 8}}]
-    code = program(code_cells(nbformat.v4.new_notebook(cells=cells)))
+    code = code_hashes(code_cells(nbformat.v4.new_notebook(cells=cells)))
     (traces / "nvidia-h200").mkdir()
-    (traces / "nvidia-h200/edits.json").write_text(written(about, code, measured))
+    (traces / "nvidia-h200/edits.json").write_text(json_text(about, code, measured))
     return traces
 
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from course import paths
-from course.recordings.reached_code import hashes, lost, lost_files, other_tools, redefined
+from course.recordings.reached_code import hashes, lost_files, lost_names, redefined, tool_changes
 from course.recordings.statements import parsed
 
 CELL = """
@@ -230,7 +230,7 @@ def test_what_a_star_brings_along_is_noticed(root):
 def test_another_copy_of_a_tool_is_told_by_its_version(root, then):
     edit("capturable/pyproject.toml", r'version = ".*"', 'version = "9.9"')(root)
     append("capturable/host_calls.py", "MINE = 3")(root)
-    ((old, new),) = other_tools(reached(root), then).values()
+    ((old, new),) = tool_changes(reached(root), then).values()
     assert old.startswith("0.") and new.startswith("9.9+")
     assert old.partition("+")[2] != new.partition("+")[2]
 
@@ -241,5 +241,5 @@ def test_a_tool_may_be_a_single_module(root):
     then = reached(root, cell)
     append("helpers/capture.py", "MINE = 3")(root)
     now = reached(root, cell)
-    assert [*redefined(now, then, root), *lost(now, then)] == []
-    assert list(other_tools(now, then)) == ["helpers.capture"]
+    assert [*redefined(now, then, root), *lost_names(now, then)] == []
+    assert list(tool_changes(now, then)) == ["helpers.capture"]

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from capturable.causes import entries, standard_name
+from capturable.causes import entries, standard_cause_name
 from course import exhibits
-from course.exhibits import fails, fixed, shown, silent
+from course.exhibits import assert_fixed, fails, shown_exhibits, silent
 
 
 @pytest.fixture(autouse=True)
@@ -37,18 +37,18 @@ def test_a_failure_may_end_or_begin_with_a_version(monkeypatch, bound, version, 
     else:
         with fails("one", "words", **bounds):
             pass
-        assert shown().message[0] == f"nothing: torch {version} {instead}"
+        assert shown_exhibits().message[0] == f"nothing: torch {version} {instead}"
     with fails("one", "words", **bounds):
         raise RuntimeError("words")
-    assert shown().message[0] == "RuntimeError: words"
+    assert shown_exhibits().message[0] == "RuntimeError: words"
 
 
 def test_the_index_of_lessons_has_a_row_for_each_of_their_causes():
-    rows = exhibits.index_of_lessons("train_on_several_gpus").data.splitlines()[2:]
+    rows = exhibits.index_of_causes("train_on_several_gpus").data.splitlines()[2:]
     causes = [entry for entry in entries() if entry.lesson == "train_on_several_gpus"]
     assert len(rows) == len(causes) >= 6
     for row, entry in zip(rows, causes, strict=True):
-        assert f"[{standard_name(entry)}](" in row and row.count("|") == 4
+        assert f"[{standard_cause_name(entry)}](" in row and row.count("|") == 4
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_the_absence_of_a_warning_is_noticed():
 def test_a_wrong_fix_is_noticed():
     silent("frozen", "does not change", got=1.0, wrong=1.0, right=2.0)
     with pytest.raises(AssertionError, match=r"fixed: expected 2\.0, not 1\.0"):
-        fixed(1.0)
-    assert not shown().fixed[0]
+        assert_fixed(1.0)
+    assert not shown_exhibits().fixed[0]
 
 
 @pytest.mark.parametrize(("got", "wrong", "right"), [(2.0, 1.0, 2.0), (1.0, 1.0, 1.0)])
@@ -89,6 +89,6 @@ def test_a_right_value_is_no_exhibit(got, wrong, right):
 
 def test_where_a_machine_has_a_cure_the_right_value_is_asserted():
     silent("lost", "no names", got=True, wrong=False, right=True, cured_by="a newer driver")
-    assert shown().message[0] == "gives True: a newer driver is right"
+    assert shown_exhibits().message[0] == "gives True: a newer driver is right"
     with pytest.raises(AssertionError, match="a newer driver should give True, not False"):
         silent("lost", "no names", False, False, right=True, cured_by="a newer driver")

@@ -31,7 +31,7 @@ def test_the_recorder_goes_on_and_says_how_it_ended(monkeypatch, tmp_path, done,
     (tmp_path / "nvidia-h200/.saving-killed").mkdir(parents=True)
     monkeypatch.setattr(record, "gpu_slug", lambda: "nvidia-h200")
     monkeypatch.setattr(record.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(record, "attempt", attempt)
+    monkeypatch.setattr(record, "try_to_record", attempt)
     assert record.main([]) == status and not list(tried)
     assert not list((tmp_path / "nvidia-h200").iterdir()), "what a killed recorder left goes"
 
@@ -50,7 +50,7 @@ def test_what_else_stops_a_recording_is_one_sentence(monkeypatch, error, done, s
         raise error
 
     monkeypatch.setattr(record, "record", fail)
-    found, said = record.attempt(ROOT / "00_a.ipynb")
+    found, said = record.try_to_record(ROOT / "00_a.ipynb")
     assert found == done and said.endswith(sentence)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from course import machine, ranks
-from course.machine import missing, played
+from course.machine import missing, recording_notice
 from tests.support.notebooks import write_notebook
 
 ABOUT = {"gpu": "NVIDIA H200", "torch": "2.11.0", "date": "2026-11-21"}
@@ -64,12 +64,14 @@ def test_an_older_version_or_a_part_of_a_package_can_be_missing():
 
 
 def test_a_recording_says_where_it_ran_and_what_live_would_need():
-    text = played(ABOUT, 1, [])
+    text = recording_notice(ABOUT, 1, [])
     assert "show what they gave on an NVIDIA H200 (torch 2.11.0, 2026-11-21)" in text
-    text = played(ABOUT, 2, ["2 GPUs (this machine has 1)"])
+    text = recording_notice(ABOUT, 2, ["2 GPUs (this machine has 1)"])
     assert "on several GPUs of the type NVIDIA H200" in text
-    assert "on 4 GPUs of the type NVIDIA H200" in played(ABOUT | {"gpus": 4}, 2, [])
-    assert "on an NVIDIA H200 that 2 processes shared" in played(ABOUT | {"gpus": 1}, 2, [])
+    assert "on 4 GPUs of the type NVIDIA H200" in recording_notice(ABOUT | {"gpus": 4}, 2, [])
+    assert "on an NVIDIA H200 that 2 processes shared" in recording_notice(
+        ABOUT | {"gpus": 1}, 2, []
+    )
     assert text.endswith("To run live, this lesson needs 2 GPUs (this machine has 1).")
 
 
@@ -78,7 +80,7 @@ def test_lessons_that_need_more_are_named(tmp_path, monkeypatch):
     write_notebook(tmp_path / "02_two.ipynb", 'lesson("two", gpus=2, recorded_on="a")')
     write_notebook(tmp_path / "03_package.ipynb", 'lesson("package", needs=["no_such_package"])')
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert list(machine.lessons_only_recorded(tmp_path)) == [
+    assert list(machine.recorded_only_notices(tmp_path)) == [
         "02_two.ipynb plays its recording: live, it needs 2 GPUs (this machine has none)",
         "03_package.ipynb plays its recording: live, it needs the package no_such_package "
         "(`pip install no_such_package`)",

@@ -31,7 +31,7 @@ def trace(tmp_path):
 
 def test_the_button_knows_where_the_server_has_the_file(serve, trace):
     serve(trace.parent.parent, "/user/me/")
-    shown = perfetto.open_in_perfetto(trace).data
+    shown = perfetto.perfetto_button(trace).data
     assert 'data-trace="/user/me/files/my%20traces/eager%3C1%3E.json.gz"' in shown
     assert 'data-ui="https://ui.perfetto.dev"' in shown and "eager<1>" not in shown
     assert "(5 kB)" in shown
@@ -43,6 +43,6 @@ def test_without_a_server_of_the_file_a_sentence_says_what_to_do(serve, trace, t
         serve(tmp_path / "elsewhere")
     elif server == "damaged":
         (tmp_path / "runtime" / "jpserver-17.json").write_text("{")
-    shown = perfetto.open_in_perfetto(trace).data
+    shown = perfetto.perfetto_button(trace).data
     assert "<button" not in shown and "drag the file onto that page" in shown
     assert "eager&lt;1&gt;.json.gz" in shown

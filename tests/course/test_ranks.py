@@ -26,7 +26,7 @@ from types import SimpleNamespace
 from course import ranks
 shell = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
 ranks.TICK = 0.05
-ranks.watch(shell, float(sys.argv[1]))
+ranks.start_watcher(shell, float(sys.argv[1]))
 command = [sys.executable, "-c", {LAUNCHER!r}, "torch.distributed.run"]
 print("launcher", subprocess.Popen(command).pid, flush=True)
 sys.stdin.readline()

@@ -16,14 +16,14 @@ from course.commands import record
 from course.lessons import lesson_file
 from course.recordings import reached_code
 from course.recordings.cells import code_cells, handed_on
-from course.recordings.kernel_history import recorded_cell_like
+from course.recordings.kernel_history import closest_lesson_cell
 from course.recordings.recording import (
     Recording,
     RecordingError,
+    changes_since,
+    code_hashes,
     digest,
-    program,
-    recorded_lesson,
-    stale,
+    find_recording,
 )
 from course.recordings.statements import parsed
 from tests.support.learner import CELLS, OPENING, SPEED, TWICE
@@ -68,7 +68,7 @@ def test_one_character_of_a_gpu_cell_changed_needs_a_gpu(learner, change):
 
 def test_an_edited_gpu_cell_is_told_the_lessons_own():
     own = next(cell for cell in code(lesson_file("start_here")) if cell.startswith("%%gpu"))
-    assert recorded_cell_like(f"{own} + 1", "start_here").endswith(f"\n\n{own}")
+    assert closest_lesson_cell(f"{own} + 1", "start_here").endswith(f"\n\n{own}")
 
 
 @pytest.mark.parametrize("kind", ["missing", "truncated", "folder", "other json"])
@@ -129,20 +129,20 @@ def test_a_lesson_that_the_other_gpu_lacks_is_the_reference_gpus(path, learner, 
 def test_every_gpus_recording_is_laid_beside(tmp_path, shell, monkeypatch):
     for gpu in ("NVIDIA H200", "Other GPU"):
         folder = gpu.lower().replace(" ", "-")
-        relabelled(recorded_lesson("start_here").path, gpu, tmp_path / folder)
+        relabelled(find_recording("start_here").path, gpu, tmp_path / folder)
     (tmp_path / "local").mkdir()
     shutil.copy(tmp_path / "nvidia-h200" / "start_here.json", tmp_path / "local")
     monkeypatch.setattr(lesson, "TRACES", tmp_path)
     monkeypatch.setattr(lesson, "_open", lesson.LessonSession("start_here", live=False))
-    table = recorded_gpus.every_gpu("timings")
+    table = recorded_gpus.compare_gpus("timings")
     names = [name.partition(",")[0] for name in table.index.get_level_values(0)]
     assert names == ["NVIDIA H200"] * 2 + ["Other GPU"] * 2
-    shell.user_ns["timings"] = recorded_lesson("start_here").value("timings")
+    shell.user_ns["timings"] = find_recording("start_here").value("timings")
     monkeypatch.setattr(lesson, "_open", lesson.LessonSession("start_here", live=True))
-    assert len(recorded_gpus.every_gpu("timings")) == 6
+    assert len(recorded_gpus.compare_gpus("timings")) == 6
     with pytest.raises(RecordingError, match="no value 'other'"):
         shell.user_ns["other"] = shell.user_ns["timings"]
-        recorded_gpus.every_gpu("other")
+        recorded_gpus.compare_gpus("other")
 
 
 @pytest.mark.parametrize(
@@ -246,9 +246,9 @@ def test_paths_of_any_temporary_folder_are_taken_out(tmp_path, monkeypatch, pare
 def test_a_name_that_its_cell_does_not_define_is_told(shell):
     shell.user_ns["speed"] = object()
     with pytest.raises(NameError, match="hands on weight, which its cell does not define"):
-        record.publish(["speed", "weight"])
+        record.publish_values(["speed", "weight"])
     with pytest.raises(TypeError, match="speed is a object, which a recording does not take"):
-        record.publish(["speed"])
+        record.publish_values(["speed"])
 
 
 def test_a_gpu_cell_shows_text_and_tables():
@@ -322,8 +322,8 @@ def timed():
     )
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     content = nbformat.v4.new_notebook(cells=cells)
-    recording = Recording.of(Path("timed.json"), program(code_cells(content)))
-    return SimpleNamespace(cells=content.cells, stale=lambda: stale(content, recording))
+    recording = Recording.from_content(Path("timed.json"), code_hashes(code_cells(content)))
+    return SimpleNamespace(cells=content.cells, stale=lambda: changes_since(content, recording))
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.recordings.recording import recorded_lesson
-from course.touch.capture import HERE, TimelinePhase, animate_capture, phase, sentence
-from cpu_graph.svg import image
+from course.recordings.recording import find_recording
+from course.touch.capture import HERE, TimelinePhase, animate_capture, phase_text, trace_phase
+from cpu_graph.svg import img_tag
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
@@ -19,7 +19,7 @@ from trace_report.touch import touchable
 
 @pytest.fixture(scope="module")
 def recorded_traces():
-    recording = recorded_lesson("capture_training_step")
+    recording = find_recording("capture_training_step")
     return {name: read_trace(recording.trace(name)) for name in ("eager", "whole_step")}
 
 
@@ -29,13 +29,13 @@ def test_what_is_launched_and_not_begun_waits(read_events):
     second = [step(1, 100, 50), event("cuda_runtime", "cudaDeviceSynchronize", 120, 30)]
     work = [launch(10 * number, number) for number in (1, 2, 3)]
     work += [kernel(25, 10, 1), kernel(35, 5, 2), kernel(90, 20, 3)]
-    found = phase("eager", read_events(*first, *second, *work), 0, 100)
+    found = trace_phase("eager", read_events(*first, *second, *work), 0, 100)
     assert found.queue == [(0, 0), (10, 1), (20, 2), (25, 1), (30, 2), (35, 1), (90, 0)]
     assert found.cpu == [(5, 45, "forward")] and found.launches == [10, 20, 30]
     assert found.gpu == [(25, 35), (35, 40), (90, 100)] and found.done == []
     said = "0 steps done, at most 2 waiting, the GPU busy for 25% of the time"
-    assert sentence(found, 100) == said
-    later = phase("eager", read_events(*first, *second, *work), 100, 50)
+    assert phase_text(found, 100) == said
+    later = trace_phase("eager", read_events(*first, *second, *work), 100, 50)
     assert later.cpu == [(20, 50, "waits")] and later.gpu == [(0, 10)] and later.done == [10]
 
 
@@ -57,7 +57,7 @@ def test_eager_capture_and_replay_come_from_the_traces(recorded_traces):
 
 def test_words_of_a_trace_cannot_become_code():
     strange = """'"></figure><script>alert(1)</script>&amp;"""
-    html = touchable("capture", image("<svg/>", strange), strange, HERE)
+    html = touchable("capture", img_tag("<svg/>", strange), strange, HERE)
     assert html.count("<script>") == html.count("</figure>") == 1 and data_of(html) == strange
 
 

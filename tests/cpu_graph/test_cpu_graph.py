@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from capturable.causes import entries, standard_name
+from capturable.causes import entries, standard_cause_name
 from course.paths import CONFORMANCE, ROOT
 from cpu_graph import NotModelled, cpu_graphs
 from cpu_graph.core import Graph
@@ -100,7 +100,7 @@ def test_every_silent_exhibit_is_shown_or_said_not_to_be():
     silent = {entry.title for entry in entries() if entry.exhibit and entry.kind == "silent"}
     shown = {function.shows for function in PROGRAMS.values()} - {None}
     named = re.findall(r"^- \*\*(.+?)\*\*:", (ROOT / "cpu_graph/LIMITS.md").read_text(), re.M)
-    titles = {standard_name(entry): entry.title for entry in entries()}
+    titles = {standard_cause_name(entry): entry.title for entry in entries()}
     not_shown = {titles[name] for name in named}
     assert silent <= shown | not_shown and not shown & not_shown
     assert shown <= set(titles.values())

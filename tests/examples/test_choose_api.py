@@ -4,7 +4,7 @@ import pytest
 
 from cpu_graph import cpu_graphs
 from examples import choose_api
-from examples.choose_api import MARK, advise, answers
+from examples.choose_api import MARK, advise, trace_numbers
 from tests.support.traces import event, launch
 
 BUSY = 10.0  # µs of every kernel below
@@ -29,7 +29,7 @@ def test_a_trace_answers_the_five_questions():
     # for a loader, before the first launch
     early = event("cuda_runtime", "cudaDeviceSynchronize", 5, 1)
     events = [*step(0, GEMM, GEMM, ADD, ADD, extra=[update, early])]
-    assert answers(events, step_us=200) == {
+    assert trace_numbers(events, step_us=200) == {
         "idle": pytest.approx(1 - 4 * BUSY / 200 - 0.1),
         "waits": 0,
         "kinds": 1,
@@ -43,27 +43,27 @@ def test_a_read_between_two_launches_and_one_at_the_end_are_waits():
     copied = event("gpu_memcpy", "Memcpy DtoH", 71, 1, correlation=70, bytes=4)
     copy = [launch(70, 70, "cudaMemcpyAsync"), copied]
     last = event("cuda_runtime", "cudaStreamSynchronize", 76, 1)  # as return loss.item() waits
-    assert answers([*step(0, GEMM, ADD, extra=[read])], 200)["waits"] == 1
-    assert answers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)["waits"] == 1
-    assert advise(answers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)) == "graphed parts"
+    assert trace_numbers([*step(0, GEMM, ADD, extra=[read])], 200)["waits"] == 1
+    assert trace_numbers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)["waits"] == 1
+    assert advise(trace_numbers([*step(0, GEMM, ADD, extra=[*copy, last])], 200)) == "graphed parts"
 
 
 @pytest.mark.parametrize(("other", "kinds"), [(ADD, 1), (("elementwise_kernel", [5, 1, 1]), 2)])
 def test_another_shape_is_another_kind_of_step(other, kinds):
     events = [*step(0, GEMM, ADD), *step(200, GEMM, other)]
-    assert answers(events, 200)["kinds"] == kinds
+    assert trace_numbers(events, 200)["kinds"] == kinds
 
 
 def test_a_trace_without_gpu_work_is_refused():
     with pytest.raises(ValueError, match="no GPU work"):
-        answers([*step(0)], 200)
+        trace_numbers([*step(0)], 200)
 
 
 def test_the_step_time_is_a_median_with_its_quartiles(monkeypatch):
     rounds_us = iter([300.0, 100.0, 900.0, 200.0, 400.0])
     monkeypatch.setattr(choose_api, "time_step", lambda *_: next(rounds_us))
     monkeypatch.setattr(choose_api, "trace_events", lambda *_: [*step(0, ADD)])
-    found = choose_api.ask(lambda batch: None, [0])
+    found = choose_api.ask_trace(lambda batch: None, [0])
     assert (found["step_us"], found["q1"], found["q3"]) == (300, 200, 400)
     assert found["idle"] == pytest.approx(1 - BUSY / 300 - 0.1)
 

@@ -26,7 +26,7 @@ def test_it_decodes_what_generate_decodes():
 def test_it_stops_within_a_poll_of_the_end_and_refuses_what_does_not_fit():
     with cpu_graphs():
         script = names_of("decode_transformers")
-        generate = script["graphed"](script["build_model"](), 1, 64)
+        generate = script["make_graphed_generate"](script["build_model"](), 1, 64)
         prompt = torch.arange(8, device="cuda")[None]
         tokens = generate(prompt, 40)[0].tolist()
         at = next(number for number in range(4, 40) if tokens.index(tokens[number]) == number)

@@ -9,8 +9,8 @@ import torch
 
 from cpu_graph import cpu_graphs
 from examples.decoder import Config, Decoder, new_kv_cache, prefill, sample
-from examples.repeatability import KeepOutputs, differing_runs, first_to_differ
-from examples.transformers_llama import decoder_like
+from examples.repeatability import KeepOutputs, count_first_to_differ, differing_runs
+from examples.transformers_llama import decoder_from_llama
 from helpers.capture import capture_step, unchanged
 from tests.support.library_models import models_of
 from tests.support.processes import run_python
@@ -121,7 +121,7 @@ def test_llama_computes_the_same_on_the_same_weights():
     llama = LlamaForCausalLM(llama_config).eval()
     for norm in (one for one in llama.parameters() if one.dim() == 1):
         norm.normal_(1, 0.1)
-    model, config = decoder_like(llama)
+    model, config = decoder_from_llama(llama)
 
     _, _, cache, prompt = start(model, config, 2)
     places = torch.arange(prompt.shape[1]).expand_as(prompt)
@@ -210,7 +210,7 @@ def test_the_triton_kernels_compute_the_same():
 def culprits(step):
     with KeepOutputs() as outputs:
         replay = capture_step(step)
-    return first_to_differ(replay, outputs, 3)
+    return count_first_to_differ(replay, outputs, 3)
 
 
 def test_the_operator_that_does_not_repeat_its_bits_is_named():

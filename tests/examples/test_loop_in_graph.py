@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cpu_graph import NotModelled, cpu_graphs
-from exercises.scenarios.loop_on_gpu import body_runs
+from exercises.scenarios.loop_on_gpu import count_runs
 from tests.support.scripts import names_of, numbered_lines, outcome_of_change
 
 CAPTURE = "    graph = torch.cuda.CUDAGraph()\n    with torch.cuda.graph(graph):\n"
@@ -27,7 +27,7 @@ def solved(*changes, limits=(40, 2)):
     """For each limit and each of two systems: the iterations, and whether the solution is right."""
     make_solver = names_of("loop_in_graph", *changes)["make_solver"]
     found = []
-    with cpu_graphs(), body_runs(most=50):
+    with cpu_graphs(), count_runs(most=50):
         torch.manual_seed(0)
         factor = torch.randn(16, 16, device="cuda")
         matrix = factor @ factor.T + torch.eye(16, device="cuda")

@@ -13,13 +13,13 @@ import torch
 from torch.profiler import profile
 
 from course.paths import ROOT
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from cpu_graph import cpu_graphs
 from helpers.trace import read_trace
 
 
 def test_it_profiles_seven_steps_and_reads_their_busy_time(tmp_path, monkeypatch, capsys):
-    recorded = recorded_lesson("start_here").trace("eager")
+    recorded = find_recording("start_here").trace("eager")
     steps, profiled = [], []
     zero_grad = torch.optim.AdamW.zero_grad
 

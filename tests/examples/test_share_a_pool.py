@@ -20,6 +20,6 @@ def test_an_output_that_is_not_cloned_is_overwritten():
 def test_a_batch_that_is_too_large_is_refused():
     with cpu_graphs():
         sample = torch.zeros(1, 64, device="cuda")
-        predict = share_a_pool.graphed(share_a_pool.build_model(), sample)
+        predict = share_a_pool.capture_all_sizes(share_a_pool.build_model(), sample)
         with pytest.raises(ValueError, match="129 rows are more than 128: split the batch"):
             predict(torch.zeros(129, 64, device="cuda"))

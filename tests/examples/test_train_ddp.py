@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cpu_graph import cpu_graphs
-from exercises.scenarios.train_on_several_gpus import two_ranks
+from exercises.scenarios.train_on_several_gpus import pretend_second_rank
 from tests.support.scripts import names_of, single_process_group
 
 SMALLER = {"4096": "32", "2048": "16", "1024": "16", "512": "8", "256": "4", "640": "8"}
@@ -22,7 +22,7 @@ def log_of(*flags, bad=0.0):
     with cpu_graphs() as device, group, redirect_stdout(StringIO()) as printed:
         torch.manual_seed(2)
         others = [torch.randn_like(weight) / 10 for weight in names["make_model"]().parameters()]
-        with two_ranks(others):
+        with pretend_second_rank(others):
             names["main"](list(flags))
         return printed.getvalue(), device.launches["graphs"]
 

@@ -119,13 +119,13 @@ def test_the_step_is_that_of_the_script_and_its_graph_equals_it():
     step, script = (ast.dump(_train_step(name)) for name in ("mlp_step", "train_mlp"))
     assert step == script
     names = names_of("mlp_step")
-    assert compare(names["eager"], names["graphed"], calls=6).difference is None
+    assert compare(names["make_eager_step"], names["make_graphed_step"], calls=6).difference is None
 
 
 def test_a_rate_that_is_a_number_is_found_and_named():
-    eager = names_of("mlp_step")["eager"]
-    frozen = names_of("mlp_step", ('torch.tensor(1e-3, device="cuda")', "1e-3"))["graphed"]
-    found = compare(eager, frozen, calls=6)
+    eager = names_of("mlp_step")["make_eager_step"]
+    frozen = names_of("mlp_step", ('torch.tensor(1e-3, device="cuda")', "1e-3"))
+    found = compare(eager, frozen["make_graphed_step"], calls=6)
     assert found.difference.call == 5 and "lr of AdamW" in str(found)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call
 
 from cpu_graph import cpu_graphs
-from examples.adapters import LoRALinear
+from examples.adapters import MultiLoRALinear
 from tests.support.scripts import names_of
 
 
@@ -44,7 +44,7 @@ def equal_after_each_update(*changes):
 
         torch.cuda.synchronize()
         with torch.cuda.stream(torch.cuda.Stream()):
-            names["train"](batches, Taker(take))
+            names["run_trainer"](batches, Taker(take))
         torch.cuda.synchronize()
         assert not torch.equal(pairs[0][0], pairs[1][0])
         return [torch.equal(expected, output) for expected, output in pairs]
@@ -63,7 +63,7 @@ def test_weights_that_are_not_copied_are_named():
 def test_each_row_uses_its_own_adapter():
     torch.manual_seed(0)
     index = torch.tensor([2, 0, 2, 1])
-    layer = LoRALinear(nn.Linear(6, 4, bias=False), n_adapters=3, rank=2, index=index)
+    layer = MultiLoRALinear(nn.Linear(6, 4, bias=False), n_adapters=3, rank=2, index=index)
     x = torch.randn(4, 3, 6)
     mixed = layer(x)
     for row, adapter in enumerate(index.tolist()):

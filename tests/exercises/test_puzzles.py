@@ -10,16 +10,16 @@ import torch
 
 from course.lessons import PUZZLES, lesson_file, lessons
 from course.paths import NOTEBOOKS, ROOT
-from course.recordings.cells import checked
+from course.recordings.cells import checks_in
 from cpu_graph import cpu_graphs
 from cpu_graph.picture import NONE, picture
-from docs.puzzles import PICTURES, pictures
+from docs.puzzles import PICTURES, puzzle_svgs
 from exercises.puzzles import NO_PUZZLE, check_capture
 from tests.support.answers import RIGHT, answers
 from tests.support.notebooks import cells, code
 
 PATH = lesson_file(PUZZLES)
-NAMES = [name for source in code(PATH) for _, name in checked(source)]
+NAMES = [name for source in code(PATH) for _, name in checks_in(source)]
 HOLE = 8
 SHOWS = {  # of wrong answers: what the picture says is wrong
     "ten_times__not_called": "no replay has written it",
@@ -61,7 +61,9 @@ def test_a_puzzle_has_a_picture_a_hole_a_check_and_a_lesson_behind_it(name):
 
 def test_the_pictures_are_those_of_the_solutions():
     kept = {path.stem: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.svg")}
-    assert kept == {name: f"{svg}\n" for name, svg in pictures().items()}, "python -m docs.puzzles"
+    assert kept == {name: f"{svg}\n" for name, svg in puzzle_svgs().items()}, (
+        "python -m docs.puzzles"
+    )
 
 
 def outcome(kind):

@@ -17,7 +17,7 @@ SENTENCES = {  # of an exercise's text or stub -> the rules of which its scenari
     r"\bdetached\b|without (its|an|their) autograd graph": (rules.detached,),
     r"branches that may run at the same time": (rules.concurrent_branches,),
     r"graphs can (still )?run at the same time": (rules.concurrent_graphs,),
-    r"may free .{0,20}right after": (rules.reuse_freed,),
+    r"may free .{0,20}right after": (rules.occupy_freed,),
 }
 
 
@@ -70,14 +70,15 @@ def asked(path, name):
 
 @each
 def test_what_the_text_asks_is_checked(path, name):
-    found = called(scenarios.scenario(lesson_name(path), name))
+    found = called(scenarios.find_scenario(lesson_name(path), name))
     for wanted in asked(path, name):
         names = {getattr(rule, "__name__", rule) for rule in wanted}
         assert names & found, f"{name}: its text has the sentence of {names}"
 
 
 def test_each_rule_is_used():
-    used = set().union(*(called(scenarios.scenario(lesson_name(p), name)) for p, name in EXERCISES))
+    judges = [scenarios.find_scenario(lesson_name(path), name) for path, name in EXERCISES]
+    used = set().union(*map(called, judges))
     public = {
         name
         for name, rule in vars(rules).items()
@@ -88,5 +89,5 @@ def test_each_rule_is_used():
 
 def test_a_text_that_asks_more_than_its_scenario_is_found():
     path = lesson_file("change_weights")
-    assert (rules.reuse_freed,) in asked(path, "published")
-    assert "no_such_rule" not in called(scenarios.scenario("change_weights", "published"))
+    assert (rules.occupy_freed,) in asked(path, "published")
+    assert "no_such_rule" not in called(scenarios.find_scenario("change_weights", "published"))

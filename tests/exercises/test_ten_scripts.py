@@ -10,7 +10,7 @@ from course.lessons import lesson_file
 from course.paths import NOTEBOOKS
 from exercises.answers import solutions
 from exercises.scenarios.repair_ten_scripts import SCRIPTS
-from exercises.scripts import repaired, symptoms
+from exercises.scripts import repaired, symptoms_of_scripts
 from tests.support.answers import GIVEN, RIGHT, answers
 from tests.support.machine import needs_gpu
 
@@ -65,7 +65,7 @@ def test_the_lesson_has_these_scripts():
 
 
 def test_a_symptom_has_no_line_and_no_number_that_varies():
-    said = symptoms(gpu=False)
+    said = symptoms_of_scripts(gpu=False)
     assert said.keys() == SCRIPTS.keys() and all(said.values())
     assert not [text for text in said.values() if "at line" in text or re.search(r"\d of \d", text)]
 

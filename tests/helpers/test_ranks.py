@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from helpers.ranks import distributed_info, per_rank, read_ranks
+from helpers.ranks import distributed_info, gpu_times_per_rank, read_ranks
 from tests.support.traces import kernel, launch, step
 from trace_report.trace_file import TraceError
 
@@ -44,7 +44,7 @@ def test_a_trace_of_no_rank_or_of_one_twice_is_refused(files, tmp_path):
 
 
 def test_what_is_exposed(files):
-    table = per_rank({"graph": read_ranks(files)})
+    table = gpu_times_per_rank({"graph": read_ranks(files)})
     assert list(table.index) == [("graph", "rank 0"), ("graph", "rank 1")]
     assert table.loc[("graph", "rank 0")].tolist() == [1, 50, 30, 40, 20]
     assert table.loc[("graph", "rank 1")].tolist() == [1, 42, 30, 32, 12]

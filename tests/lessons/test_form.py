@@ -11,8 +11,8 @@ import nbformat
 
 from course.lessons import by_parts
 from course.paths import NOTEBOOKS, ROOT, lesson_name
-from course.recordings.cells import handed_on, normalise
-from course.recordings.recording import recorded_lesson
+from course.recordings.cells import handed_on, strip_whitespace
+from course.recordings.recording import find_recording
 from docs.minutes import count_minutes, stated_minutes
 from docs.search import GALLERY
 from exercises.unfinished import missing_parts
@@ -100,13 +100,13 @@ def test_the_notebooks_code_is_clean(tmp_path):
 
 @parametrize_paths(ALL)
 def test_no_two_gpu_cells_are_alike(path):
-    sources = [normalise(source) for source in code(path) if handed_on(source) is not None]
+    sources = [strip_whitespace(source) for source in code(path) if handed_on(source) is not None]
     assert len(set(sources)) == len(sources), "a recorded cell is found by its source"
 
 
 @parametrize_paths(LESSONS, recorded=True)
 def test_it_states_the_memory_that_its_recording_held(path):
-    held = recorded_lesson(lesson_name(path)).about["peak_gpu_mib"] / 1024
+    held = find_recording(lesson_name(path)).about["peak_gpu_mib"] / 1024
     stated = float(re.search(r"about ([\d.]+) GiB of its memory", prose(path))[1])
     assert held <= stated < 1.2 * held + 0.01
 

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from course.commands.due import changed_trace_readings, recorded
+from course.commands.due import changed_trace_readings, recording_paths
 from course.paths import REFERENCE_GPU, TRACES, lesson_name
 from course.recordings import kernel_history
 from course.recordings.cells import code_cells
 from course.recordings.kernel_history import History, NeedsGPU
-from course.recordings.recording import Recording, recorded_lesson, stale
-from course.recordings.statements import IMPORT, dependences, parsed
+from course.recordings.recording import Recording, changes_since, find_recording
+from course.recordings.statements import IMPORT, cell_needs, parsed
 from exercises.unfinished import missing_recording
 from tests.support.notebooks import LESSONS, parametrize_paths
 
 GPUS = sorted(path for path in TRACES.iterdir() if path.is_dir() and path.name != "local")
-RECORDED = recorded()
+RECORDED = recording_paths()
 LARGE = {  # GiB
     "use_transformer_engine": 14,  # layers of width 4,096
     "graph_megatron": 8,
@@ -41,7 +41,7 @@ def test_every_lesson_is_recorded_on_the_reference_gpu():
 
 @parametrize_paths(RECORDED)
 def test_a_recording_is_fresh(path):
-    changes = stale(nbformat.read(lesson_of(path), as_version=4), Recording.read(path))
+    changes = changes_since(nbformat.read(lesson_of(path), as_version=4), Recording.read(path))
     assert not changes, (
         f"{path.stem}: {'; '.join(changes)}. Run `make record` on the GPU of {path.parent.name}."
     )
@@ -91,7 +91,7 @@ def kernel(monkeypatch):
 
     Whether the project's code is as recorded, test_a_recording_is_fresh asks once.
     """
-    monkeypatch.setattr(kernel_history, "_check_code", lambda *_: {})
+    monkeypatch.setattr(kernel_history, "_check_reached_code", lambda *_: {})
     manager = SimpleNamespace(input_hist_raw=[])
     events = SimpleNamespace(register=lambda *_: None)
     names = {"user_ns": {}, "user_ns_hidden": {}}
@@ -100,7 +100,7 @@ def kernel(monkeypatch):
 
 def run(history, source):
     info = SimpleNamespace(raw_cell=source)
-    history.after(SimpleNamespace(info=info, success=True))
+    history.note_finished_cell(SimpleNamespace(info=info, success=True))
 
 
 def first_refusal(history, recording, cells):
@@ -108,7 +108,7 @@ def first_refusal(history, recording, cells):
     for cell in cells:
         if cell.kind == "gpu":
             try:
-                history.allows(parsed(cell.source), recording)
+                history.find_playable_cell(parsed(cell.source), recording)
             except NeedsGPU as error:
                 return str(error)
         run(history, cell.source)
@@ -137,7 +137,7 @@ def edits(cells, recording):
 @parametrize_paths(LESSONS, recorded=True)
 def test_what_a_gpu_cell_depends_on_cannot_be_edited_and_everything_else_can(path, kernel):
     cells = code_cells(nbformat.read(path, as_version=4))
-    recording = recorded_lesson(lesson_name(path))
+    recording = find_recording(lesson_name(path))
     assert first_refusal(kernel, recording, cells) == ""
     for kind, cell in edits(cells, recording).items():
         kernel.statements, kernel.played = [], set()
@@ -155,4 +155,4 @@ def test_no_gpu_cell_depends_on_a_guess_or_an_exercise(path):
     sources = [cell.source for cell in cells if cell.kind in ("guess", "exercise")]
     own = [one for source in sources for one in parsed(source).statements]
     own = {one.hash for one in own if not isinstance(one.node, IMPORT)}
-    assert not own & {one.hash for _, needs in dependences(cells) for one in needs}
+    assert not own & {one.hash for _, needs in cell_needs(cells) for one in needs}

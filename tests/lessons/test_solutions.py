@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from course.paths import NOTEBOOKS
-from course.recordings.cells import checked
+from course.recordings.cells import checks_in
 from exercises.answers import runs
 from exercises.checks import Outcome
 from exercises.unfinished import missing_parts
@@ -61,7 +61,7 @@ def test_each_check_tells_right_from_wrong(path, shell, capsys):
     """And on the recorded times each claim holds."""
     assert missing_parts(path) == []
     for source in code(path):
-        asked = checked(source)
+        asked = checks_in(source)
         if not asked:
             run(shell, source)
             continue

@@ -12,9 +12,9 @@ import pytest
 
 from course import lesson
 from course.paths import lesson_name
-from course.player import play
-from course.recordings.recording import recorded_lesson
-from helpers.timing import OTHERWISE, claim
+from course.player import play_lesson
+from course.recordings.recording import find_recording
+from helpers.timing import OTHERWISE, check_claim
 from tests.support.notebooks import LESSONS, parametrize_paths
 
 SEED = 20261124
@@ -66,22 +66,22 @@ def test_no_lesson_stops_on_a_slower_or_faster_machine(path, monkeypatch):
     def on_another_machine(variable, value):
         return scaled(decode(variable, value), (variable,), OTHER_TIMES.get(name, set()), factor_of)
 
-    values = [pair for cell in recorded_lesson(name).cells for pair in cell.values.items()]
+    values = [pair for cell in find_recording(name).cells for pair in cell.values.items()]
     timed = any(repr(on_another_machine(*pair)) != repr(decode(*pair)) for pair in values)
     assert timed != (name in UNTIMED), "the gate scales what is timed, and nothing else"
     if timed:  # else it would be played as test_solutions.py plays it
         monkeypatch.setattr(lesson, "decode", on_another_machine)
-        play(path)
+        play_lesson(path)
 
 
 def test_a_claim_that_holds_shows_nothing_and_one_that_does_not_says_both_figures(capsys):
-    claim("a replay takes less time than the eager step", 353.2, "<", 1593)
+    check_claim("a replay takes less time than the eager step", 353.2, "<", 1593)
     assert capsys.readouterr().out == ""
-    claim("a replay takes less time than the eager step", 1593, "<", 353.2)
+    check_claim("a replay takes less time than the eager step", 1593, "<", 353.2)
     said = capsys.readouterr().out
     assert said.startswith(OTHERWISE) and said.count("\n") == 1
     assert "(1593 is not < 353.2)" in said
-    claim("a replay takes less time than the eager step", float("nan"), "<", 1)
+    check_claim("a replay takes less time than the eager step", float("nan"), "<", 1)
     assert capsys.readouterr().out.startswith(OTHERWISE)
     with pytest.raises(ValueError, match="compares by"):
-        claim("both take as long", 1, "==", 1)
+        check_claim("both take as long", 1, "==", 1)

@@ -14,7 +14,7 @@ from packaging.version import Version
 from PIL import Image
 
 from course.commands import works_on
-from course.lessons import by_parts, lesson_file, optional
+from course.lessons import by_parts, is_optional, lesson_file
 from course.paths import ROOT
 from docs import colab, readme
 from tests.support.machine import needs_gpu
@@ -57,10 +57,10 @@ def test_the_repositorys_address_is_written_where_it_is_set(monkeypatch):
 
 
 def test_the_readme_lays_all_recorded_gpus_side_by_side(monkeypatch):
-    recording = readme.recordings("start_here")[0]
+    recording = readme.recordings_of("start_here")[0]
     about = recording.about | {"gpu": "NVIDIA H100 80GB HBM3"}
     other = dataclasses.replace(recording, about=about)
-    monkeypatch.setattr(readme, "recordings", lambda name: [recording, other])
+    monkeypatch.setattr(readme, "recordings_of", lambda name: [recording, other])
     _, _, *rows = readme.quartile_table().splitlines()
     assert [row.partition(",")[0] for row in rows] == ["| NVIDIA H200", "| NVIDIA H100 80GB HBM3"]
     assert f"recorded on H200 and H100, {about['date']}.*" in readme.lesson_list()
@@ -81,14 +81,14 @@ def test_the_readmes_pictures_show_the_recorded_numbers(picture, draw, tmp_path)
 def test_each_path_names_what_it_needs_and_adds_up_all_minutes():
     (row,) = (row for row in readme.path_table().splitlines() if "| have one evening" in row)
     evening = [lesson_file(name) for name in readme.PATHS["have one evening"]]
-    reading, exercising = map(sum, zip(*map(readme.duration, evening), strict=True))
+    reading, exercising = map(sum, zip(*map(readme.minutes_of_lesson, evening), strict=True))
     assert row.endswith(f" |  | {reading} | {reading + exercising} |"), "it needs no other lesson"
     needed = readme.with_prerequisites([lesson_file("speculate_tokens")])
     assert {lesson_file("start_here"), lesson_file("decode_language_model")} < set(needed)
     named = [lesson_file(name) for names in readme.PATHS.values() for name in names]
     on_a_path = set(readme.with_prerequisites(named))
     reference = by_parts()["Reference"]
-    apart = {path for path in RECORDED if optional(path) or path in reference}
+    apart = {path for path in RECORDED if is_optional(path) or path in reference}
     assert set(RECORDED) == on_a_path | apart, "in a path or optional"
 
 

@@ -54,7 +54,7 @@ def test_a_missing_page_knows_the_folder_that_the_site_is_in(tmp_path):
     page.write_text(
         '<html data-content_root="./"><a href="a/b.html#c"><a href="#d"><img src="data:,">'
     )
-    site_files.error_page(tmp_path, "https://owner.github.io/name/")
+    site_files.fix_error_page_links(tmp_path, "https://owner.github.io/name/")
     assert page.read_text() == (
         '<html data-content_root="/name/"><a href="/name/a/b.html#c"><a href="#d">'
         '<img src="data:,">'

@@ -6,17 +6,17 @@ from urllib.parse import quote
 
 import pytest
 
-from capturable.causes import entries, find_causes, standard_name
+from capturable.causes import entries, find_causes, standard_cause_name
 from capturable.explain import SAID, explanation_text
 from course.lessons import lesson_file
 from course.paths import ROOT
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from docs.pages import slug
 from docs.search import questions
 from tests.support.lab_page import expect
 
 pytestmark = pytest.mark.browser
-NAMES = {entry.title: standard_name(entry) for entry in entries()}
+NAMES = {entry.title: standard_cause_name(entry) for entry in entries()}
 GALLERY = f"notebooks/{lesson_file('failure_gallery').stem}"
 CAPTURING = (
     "  losses.append(loss.item())\nCUDA error: operation not permitted when stream is capturing\n"
@@ -36,7 +36,7 @@ def texts():
     """All that `capturable explain` is tested on: reports, and the gallery's own tracebacks."""
     held_out = json.loads((ROOT / "tests/capturable/held_out_reports.json").read_text("utf-8"))
     reported = [*(one["text"] for one in held_out["reports"]), *held_out["no_failures"]]
-    shown = recorded_lesson("failure_gallery").value("exhibits")
+    shown = find_recording("failure_gallery").value("exhibits")
     own = [*shown.message.dropna(), *shown.traceback.dropna()]
     bare = [f"{text}: {number}" for number in range(898, 910) for text in ("CUDA error", "code")]
     return [*reported, *own, *bare, "", "\n \n"]
@@ -74,7 +74,7 @@ def test_the_answer_leads_to_the_exhibit_and_shows_it(page):
     expect(headings.last).to_be_in_viewport()
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
     shown = [entry for entry in entries() if entry.exhibit]
-    assert {slug(standard_name(entry)) for entry in shown} <= set(ids), "an address each"
+    assert {slug(standard_cause_name(entry)) for entry in shown} <= set(ids), "an address each"
 
 
 def test_an_address_may_hold_the_message(page):

@@ -10,7 +10,7 @@ import pytest
 
 from course.lessons import former_names, lesson_file
 from course.paths import ROOT, lesson_name
-from course.recordings.recording import recorded_lesson, recordings
+from course.recordings.recording import find_recording, recordings_of
 
 nodes = pytest.importorskip("docutils.nodes", reason="the site needs what `make test` installs")
 
@@ -50,7 +50,7 @@ def parsed(site):
 def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site, played_lessons):
     for path, notebook in played_lessons.items():
         text = (site / "notebooks" / f"{path.stem}.html").read_text()
-        for recording in recordings(lesson_name(path)):
+        for recording in recordings_of(lesson_name(path)):
             assert all(recording.about[word] in text for word in ("gpu", "driver", "torch", "date"))
         outputs = [cell.get("outputs", []) for cell in notebook.cells]
         of_cells = [sum("image/png" in each.get("data", {}) for each in own) for own in outputs]
@@ -62,7 +62,7 @@ def test_every_lesson_has_a_page_with_its_outputs_and_where_they_come_from(site,
 
 def test_texts_of_a_recording_are_shown_and_never_run():
     """The recording may be a stranger's."""
-    about = recorded_lesson("start_here").about
+    about = find_recording("start_here").about
     for name in ("gpu", "torch", "driver", "cuda", "python", "date"):
         said = provenance(about | {name: f"{SCRIPT} [x](javascript:1)"})
         assert "<script" not in said and "[x](" not in said, name

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from course.lessons import lesson_file
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from helpers.trace import read_trace
 from tests.support.lab_page import expect
 from tests.support.notebooks import RECORDED
@@ -72,7 +72,7 @@ def test_a_trace_is_fetched_and_handed_to_perfetto_by_a_click(page):
     )
     page.goto(f"{page.address}/{lesson_page('start_here')}.html", wait_until="networkidle")
     assert not any("json.gz" in url or "perfetto.dev" in url for url in page.asked)
-    trace = recorded_lesson("start_here").trace("eager")
+    trace = find_recording("start_here").trace("eager")
     with page.expect_popup() as popup:
         page.get_by_role("button", name="Open in Perfetto").first.click()
     popup.value.get_by_text(report_of_trace_file(trace, "eager.json.gz")).wait_for()
@@ -105,7 +105,7 @@ def test_a_step_is_touched_and_without_scripts_read(page, new_context):
     page.goto(address)
     figure = page.locator("figure.timeline")
     figure.scroll_into_view_if_needed()
-    trace = read_trace(recorded_lesson("profile_eager_training").trace("eager"))
+    trace = read_trace(find_recording("profile_eager_training").trace("eager"))
     data = timeline_data({"batch of 640": trace}, step=3)
     check_hover(figure, data["lanes"], data["variants"][0][1])
     context = new_context(java_script_enabled=False)

@@ -4,7 +4,7 @@ import pytest
 
 from course.lesson import LessonSession
 from course.paths import NOTEBOOKS, lesson_name
-from course.recordings.cells import checked
+from course.recordings.cells import checks_in
 from exercises import check_capture
 from exercises.answers import runs, solutions
 from tests.support.notebooks import code
@@ -14,7 +14,7 @@ def capture_checks():
     """(lesson's path, exercise) for every check of a capture, in reading order."""
     for path in sorted(NOTEBOOKS.glob("[0-9]*.ipynb")):
         for source in code(path):
-            yield from ((path, name) for kind, name in checked(source) if kind == "check_capture")
+            yield from ((path, name) for kind, name in checks_in(source) if kind == "check_capture")
 
 
 SEEDS = runs.SEEDS

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from course.paths import ROOT
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from trace_report.trace import read_trace
 from trace_report.units import in_words, percent
-from trace_report.verdict import CPU_BOUND, SLOWED, verdict_prefix
+from trace_report.verdict import CPU_BOUND, SLOWED, bound_of_verdict
 
 TABLE = ROOT / "trace_report/AGAINST_TIMINGS.md"
 # a lesson, and the value that holds its times: {trace: variant}
@@ -71,7 +71,7 @@ def rows():
     """
     found = []
     for (lesson, value), names in TIMED.items():
-        recording, steps = recorded_lesson(lesson), STEPS.get(lesson, 1)
+        recording, steps = find_recording(lesson), STEPS.get(lesson, 1)
         times = medians(recording, value)
         for name, variant in names.items():
             timed = times.iloc[variant] if variant not in times.index else times.loc[variant]
@@ -109,7 +109,7 @@ def written():
         step = [in_words(s.step_us), in_words(timed.step_us), ratio, in_words(s.gpu_busy_us)]
         idle_shares = [percent(s.idle_share * steps), percent(idle)]
         host = [in_words(s.host_issue_us), in_words(timed.host_us)]
-        limits = [verdict_prefix(verdict) or "undecided", limit]
+        limits = [bound_of_verdict(verdict) or "undecided", limit]
         cells = [f"{lesson}/{name}", *step, *idle_shares, *host, *limits]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
@@ -125,14 +125,14 @@ def test_the_conclusions_are_about_the_undecided_rows_and_the_largest_ratios():
     undecided = [
         f"`{lesson}/{name}`"
         for lesson, name, *_, verdict, _ in rows()
-        if not verdict_prefix(verdict)
+        if not bound_of_verdict(verdict)
     ]
     largest = [f"`{name}`, {ratio:.2f}" for name, ratio in [*slowed().items()][:5]]
     assert re.findall(r"^- (`.*?`(?:, [\d.]+)?):", text, re.MULTILINE) == [*undecided, *largest]
 
 
 def test_no_trace_says_the_opposite_of_a_timing():
-    said = [(verdict_prefix(verdict), limit) for *_, limit, verdict, _ in rows()]
+    said = [(bound_of_verdict(verdict), limit) for *_, limit, verdict, _ in rows()]
     assert len(said) == 39
     assert [both for both in said if both[0] not in (None, both[1])] == []
     assert sum(bounded is None for bounded, _ in said) <= 3
@@ -144,7 +144,7 @@ def test_the_profiler_slows_few_steps_beyond_the_limit_and_these_idle_far_beyond
     assert len(beyond) <= 3
     for lesson, name, s, _, _, _, verdict, steps in rows():
         holds_up_to = (1 - CPU_BOUND) / (1 - s.idle_share * steps)
-        if verdict_prefix(verdict) == "CPU-bound":
+        if bound_of_verdict(verdict) == "CPU-bound":
             assert ratios[f"{lesson}/{name}"] < holds_up_to
         if f"{lesson}/{name}" in beyond:
             assert holds_up_to > 2 * SLOWED
@@ -168,14 +168,14 @@ def test_the_traced_host_time_is_at_least_the_timed_one():
 )
 def test_one_step_of_a_trace_does_not_say_the_opposite_of_all(lesson, name):
     """The first step of a graph's trace is cold, and takes the host three times as long."""
-    trace = read_trace(recorded_lesson(lesson).trace(name))
+    trace = read_trace(find_recording(lesson).trace(name))
     tables = {
         kind: rows[rows.step == 0]
         for kind, rows in vars(trace).items()
         if kind not in ("path", "steps")
     }
     first = replace(trace, steps=trace.steps[:1], **tables)
-    assert verdict_prefix(first.verdict()) in (None, verdict_prefix(trace.verdict()))
+    assert bound_of_verdict(first.verdict()) in (None, bound_of_verdict(trace.verdict()))
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from course.paths import ROOT
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from tests.support.pictures import data_of
 from tests.support.processes import IGNORED, build_archive, run_python
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import MOST_DRAWN, main
-from trace_report.chart import draw, steps, time_bars
+from trace_report.chart import draw_trace_report, median_step_timelines, time_bars
 from trace_report.lanes import COLOURS
 from trace_report.names import read_named
 from trace_report.page import page
@@ -32,7 +32,7 @@ from trace_report.units import in_words
 @pytest.fixture(scope="module")
 def files():
     """A step that waits for the CPU, and one whose batch is so large that the GPU always works."""
-    recording = recorded_lesson("profile_eager_training")
+    recording = find_recording("profile_eager_training")
     return [f"eager={recording.trace('eager')}", f"graph={recording.trace('large_batch')}"]
 
 
@@ -42,8 +42,8 @@ def no_gpu(write_trace):
     forward = event("user_annotation", "## forward ##", 10, 40)
     backward = event("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", 60, 30)
     inside = event("cpu_op", "aten::mm", 20, 10)
-    steps = [step(0, 0, 100), step(1, 100, 100)]
-    return write_trace(*steps, forward, inside, backward, name="host.pt.trace.json")
+    median_step_timelines = [step(0, 0, 100), step(1, 100, 100)]
+    return write_trace(*median_step_timelines, forward, inside, backward, name="host.pt.trace.json")
 
 
 def test_json_is_the_summary_and_the_verdict(files, capsys):
@@ -127,7 +127,7 @@ def test_the_step_that_is_shown_is_the_median_one_with_its_own_work(read_events)
     others = alone.gpu[alone.gpu.step < 0]
     assert others.start_us.tolist() == [60, 130, 220] and others.end_us.tolist() == [130, 220, 520]
     said = "Pale: what other steps launched."
-    title = steps({"made": trace}).get_suptitle()
+    title = median_step_timelines({"made": trace}).get_suptitle()
     assert title.replace("\n", " ").endswith(said) and said in page({"made": trace})
 
 
@@ -224,7 +224,7 @@ STRANGE = ["a$\\frac{$", "$x$ and $y$", "<b>'\"&amp;", "a" * 200, "名前 µ", C
 def test_strange_names_have_a_picture(read_events, tmp_path, name):
     ranged = event("user_annotation", name, 1, 50)
     trace = read_events(step(0, 0, 100), ranged, launch(5, 1), kernel(9, 5, 1))
-    draw({name: trace, "plain": trace}, tmp_path / "strange.png")
+    draw_trace_report({name: trace, "plain": trace}, tmp_path / "strange.png")
     html = page({name: trace})
     assert data_of(html)["variants"][0][0] == name
     assert html.count("<script>") == 1 and name in unescape(html), "it cannot become code"
@@ -241,7 +241,7 @@ def test_strange_names_have_a_picture(read_events, tmp_path, name):
 )
 def test_steps_of_no_length_or_without_events_are_drawn(read_events, tmp_path, events, end_us):
     trace = read_events(*events)
-    draw({"odd": trace}, tmp_path / "odd.png")
+    draw_trace_report({"odd": trace}, tmp_path / "odd.png")
     html = page({"odd": trace})
     assert data_of(html)["end"] == end_us and "NaN" not in html
 

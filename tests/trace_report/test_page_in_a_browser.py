@@ -2,7 +2,7 @@
 
 import pytest
 
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from tests.support.pictures import data_of
 from tests.support.timeline_figure import check_interactions
 from trace_report.page import page as report
@@ -16,7 +16,7 @@ def opened(new_context, tmp_path):
     """Open the report of two recorded traces in a context with these options; return the page, the
     report's text, and what the page has asked for or complained about.
     """
-    recording = recorded_lesson("start_here")
+    recording = find_recording("start_here")
     files = {
         "eager": "eager",
         "a_long_name_of_a_file_as_others_write_them_rank_0": "whole_step_graph",

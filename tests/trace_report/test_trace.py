@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course.recordings.recording import recorded_lesson
+from course.recordings.recording import find_recording
 from tests.support.machine import needs_gpu
 from tests.support.processes import run_python
 from tests.support.traces import event, kernel, launch, step
 from trace_report.__main__ import main
-from trace_report.intervals import busy_time, busy_until
+from trace_report.intervals import busy_time, busy_time_until
 from trace_report.trace import read_trace
 from trace_report.trace_file import MIB, TraceError
 
@@ -189,15 +189,15 @@ def test_host_time_is_split_into_launch_calls_waiting_and_everything_else(read_e
     trace = read_events(
         step(0, 0, 100), launch(10, 1) | {"dur": 5}, backward, nested, wait, *kernels
     )
-    [row] = trace.host_time().to_dict("records")
+    [row] = trace.split_host_time().to_dict("records")
     assert row == {"launch calls": 25, "waiting": 15, "everything else": 60}
     summary = trace.summary()
     assert summary[["launch_calls_us", "wait_us", "host_issue_us"]].tolist() == [25, 15, 85]
 
 
 def test_the_recorded_eager_step_spends_most_host_time_outside_of_launches():
-    trace = read_trace(recorded_lesson("start_here").trace("eager"))
-    parts, issue_us = trace.host_time(), trace.per_step().host_issue_us
+    trace = read_trace(find_recording("start_here").trace("eager"))
+    parts, issue_us = trace.split_host_time(), trace.per_step().host_issue_us
     assert (parts.sum(axis=1) - parts.waiting).to_list() == pytest.approx(issue_us.to_list())
     assert (parts["everything else"] > parts["launch calls"]).all()
     assert (parts["launch calls"] > 0).all()
@@ -321,7 +321,7 @@ def test_a_launch_call_that_waits_for_room_or_for_its_copy_is_waiting(read_event
     calls.append(launch(510, 9, "cudaMemcpyAsync") | {"dur": 160})
     work = [kernel(20, 600, 1), kernel(620, 30, 2), kernel(650, 10, 9, category="gpu_memcpy")]
     work += [kernel(700 + n, 1, n) for n in (3, 4, 5, 6, 7, 8, 100, 300)]
-    (row,) = read_events(step(0, 0, 1000), *calls, *work).host_time().to_dict("records")
+    (row,) = read_events(step(0, 0, 1000), *calls, *work).split_host_time().to_dict("records")
     assert row == {"launch calls": 8 * 5 + 10, "waiting": 200 + 200 + 150, "everything else": 400}
 
 
@@ -377,7 +377,7 @@ def test_busy_time_is_the_union_of_the_intervals(spans, until):
     )
     covered = {tick for start, length in spans for tick in range(start, start + length)}
     assert busy_time(rows) == len(covered)
-    assert busy_until(rows, until) == len(covered & set(range(until)))
+    assert busy_time_until(rows, until) == len(covered & set(range(until)))
 
 
 @settings(deadline=None, max_examples=25)

@@ -16,8 +16,8 @@ def judge_make_scaler(answer: Callable) -> None:
     sample = batches[0].clone()
     with unmodified("sample", sample):
         used = call_answer(answer(weight, sample), list(batches))
-    used.replays(graphs=5, operators=10)
-    used.require([batch * weight for batch in batches])
+    used.require_launches(graphs=5, operators=10)
+    used.require_results([batch * weight for batch in batches])
 
 
 def judge_running_total(answer: Callable) -> None:
@@ -27,10 +27,10 @@ def judge_running_total(answer: Callable) -> None:
     sample = batches[0].clone()
     with unmodified("sample", sample):
         used = call_answer(answer(sample), list(batches))
-    used.replays(graphs=5, operators=10)
+    used.require_launches(graphs=5, operators=10)
     warm_up = "The warm-up has added to the total: put it back to zero, in place."
     first = "Every call adds the first input: copy the new one into the static input."
-    used.require(
+    used.require_results(
         totals,
         {
             warm_up: [total + 3 * batches[0] for total in totals],
