@@ -40,11 +40,6 @@ OTHER_CAPACITIES = (
 DROPS = "A result lacks the tokens that the first graph dropped: replay the second one then."
 
 
-def draw_layer_sizes() -> tuple[int, int]:
-    """n_embd and n_hidden."""
-    return draw_int(3, 6), draw_int(6, 9)
-
-
 def capacity_mask(expert: Tensor, n_expert: int, capacity: int) -> Tensor:
     """Whether each token is among the first of its expert."""
     chosen = expert == torch.arange(n_expert, device="cuda")[:, None]
@@ -81,7 +76,7 @@ def draw_tokens(routing: Tensor, n_embd: int) -> Tensor:
 
 def draw_experts_and_tokens(routings: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """The matrices of four experts, (4, n_embd, n_hidden), and tokens of these routings."""
-    n_embd, n_hidden = draw_layer_sizes()
+    n_embd, n_hidden = draw_int(3, 6), draw_int(6, 9)
     up = torch.randn(4, n_embd, n_hidden, device="cuda")
     return up, [draw_tokens(routing, n_embd) for routing in routings]
 

@@ -87,12 +87,8 @@ def judge_capture_in_lanes(answer: Callable) -> None:
     # device come round again, so two new ones may be the same
     if on_stand_in() is not None:
         _require_shortest_lanes([work.captured[-1] for work in works], costs)
-        concurrent_branches(_matmul_nodes(built.captured[0].capture.nodes), LANES)
-
-
-def _matmul_nodes(nodes):
-    """The matrix products, one in each branch."""
-    return [node for node in nodes if node.operator.name() in PRODUCTS]
+        nodes = built.captured[0].capture.nodes
+        concurrent_branches((one for one in nodes if one.operator.name() in PRODUCTS), LANES)
 
 
 def _require_shortest_lanes(streams, costs):

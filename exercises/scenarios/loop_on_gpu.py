@@ -218,10 +218,8 @@ def judge_guarded_step(answer: Callable) -> None:
     parameters = [torch.randn(draw_int(), 3, device="cuda", requires_grad=True) for _ in range(2)]
     for one in parameters:
         one.grad = torch.ones_like(one)
-    before, spoils = (
-        copy_tensors(parameters),
-        [0.0, float("inf"), 0.0, float("nan"), -float("inf"), 0.0],
-    )
+    before = copy_tensors(parameters)
+    spoils = [0.0, float("inf"), 0.0, float("nan"), -float("inf"), 0.0]
     requests = [tuple(torch.randn_like(one) for one in before) for _ in spoils]
     for pair, spoil in zip(requests, spoils, strict=True):
         pair[draw_int(0, 2)][0, 0] += spoil

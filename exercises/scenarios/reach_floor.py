@@ -61,7 +61,7 @@ def judge_bf16_steps_in_one_graph(answer: Callable) -> None:
     batches = draw_batches(3 * steps)
     stacks = _stacked_batches(batches, steps)
     each, around, without = (
-        _stacked_losses(_autocast_losses(net, batches, steps, where), steps)
+        list(torch.stack(_autocast_losses(net, batches, steps, where)).reshape(-1, steps))
         for where in ("each step", "all steps", "nothing")
     )
     optimizer, dropped = _sgd_with_high_rate(net), []
@@ -110,10 +110,6 @@ def _autocast_losses(net, batches, steps, where):
                 optimizer.step()
                 losses.append(loss.detach())
     return losses
-
-
-def _stacked_losses(losses, steps):
-    return list(torch.stack(losses).reshape(-1, steps))
 
 
 def _stacked_batches(batches, steps):

@@ -74,11 +74,8 @@ def _scheduled(model, batches):
     rate = torch.tensor(0.05, device="cuda")
     optimizer = torch.optim.AdamW(model.parameters(), rate, capturable=True)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
-    return [
-        loss
-        for batch in batches
-        for loss in (*_train(model, optimizer, [batch]), scheduler.step())[:1]
-    ]
+    optimizer.register_step_post_hook(lambda *_: scheduler.step())
+    return _train(model, optimizer, batches)
 
 
 def _train_skipping_spikes(model, optimizer, batches, limit):
@@ -211,9 +208,8 @@ def judge(known: Script, script: Callable) -> None:
     """Run eager and the script, and the script half as long, each from the same seed.
     Raises Wrong.
     """
-    with torch.cuda.graph(
-        torch.cuda.CUDAGraph()
-    ):  # a failed capture can confuse the generator up to the next good one
+    # a failed capture can confuse the generator up to the next good one
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
         torch.zeros(1, device="cuda")
     seed = torch.initial_seed()
 
@@ -250,9 +246,8 @@ def run(function: Callable, arguments: tuple) -> Run:
         keeps_inputs=all(map(torch.equal, inputs, given)),
         before=before,
         after=weights,
-        gradients={
-            name: one for name, one in gradients.items() if one is not None and one.any()
-        },  # not cleared
+        # those that were not cleared
+        gradients={name: one for name, one in gradients.items() if one is not None and one.any()},
         random=torch.rand(4, device="cuda"),
         counts=counts,
     )

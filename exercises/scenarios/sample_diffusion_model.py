@@ -47,8 +47,8 @@ class Denoiser:
     def __call__(self, x: Tensor, sigma: Any, guidance: Any = 1.0) -> Tensor:
         """The velocity; notes in a capture what is frozen."""
         if torch.cuda.is_current_stream_capturing():
-            values = {"noise level": sigma, "guidance scale": guidance}
-            frozen = [name for name, value in values.items() if not _is_on_gpu(value)]
+            given = {"noise level": sigma, "guidance scale": guidance}
+            frozen = [name for name, value in given.items() if not getattr(value, "is_cuda", False)]
             self.frozen = frozen[0] if frozen else ""
         return self.velocity(x, sigma, guidance)
 
@@ -64,10 +64,6 @@ class Denoiser:
                 "It was a number on the CPU, and so it is frozen: keep it in a CUDA tensor, and "
                 "write there.",
             )
-
-
-def _is_on_gpu(value):
-    return torch.is_tensor(value) and value.is_cuda
 
 
 def _levels(num_steps):

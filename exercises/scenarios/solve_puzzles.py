@@ -162,7 +162,7 @@ def judge(given: list, expected: list, symptoms: Iterable = ()) -> None:
     wrong = [(yours, right) for yours, right in pairs if not are_close(yours, right)]
     if not wrong:
         return
-    shown = [_first_numbers(one) for one in wrong[0]]
+    shown = [shown_numbers(torch.cat([x.flatten() for x in tree_leaves(one)])) for one in wrong[0]]
     try:
         raise_symptom(given, read(list(symptoms)))
         require_distinct_results(given)
@@ -173,10 +173,6 @@ def judge(given: list, expected: list, symptoms: Iterable = ()) -> None:
             f"{shown[1]} is expected",
             lambda step: step.fetches and shown[0] in step.values.values(),
         ) from None
-
-
-def _first_numbers(result: Any) -> str:
-    return shown_numbers(torch.cat([one.flatten() for one in tree_leaves(result)]))
 
 
 def judge_ten_times(answer: Callable) -> None:
