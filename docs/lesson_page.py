@@ -28,8 +28,7 @@ def page(path: Path, played: nbformat.NotebookNode | None = None) -> nbformat.No
     if played:
         recording, *others = recordings_of(name)
         prepare_outputs(notebook)
-        told = provenance(recording.about, gpu_count(notebook), others)
-        first.source += f"\n\n{told}"
+        first.source += f"\n\n{provenance(recording.about, gpu_count(notebook), others)}"
         add_trace_links(notebook, name, recording.about["traces"])
     if path.parent == NOTEBOOKS:
         fold_solutions(notebook, NOTEBOOKS / "solutions" / path.name)

@@ -111,17 +111,12 @@ def path_table() -> str:
     for who, names in PATHS.items():
         every = with_prerequisites([lesson_file(name) for name in names])
         read = [path for path in every if lesson_name(path) in names]
-        own = [f"{lesson_number(path)} {lesson_link(path)}" for path in read]
+        own = [f"{lesson_number(path)} [{title(path)}](read/{path.stem}.md)" for path in read]
         before = [str(lesson_number(path)) for path in every if path not in read]
         reading, exercising = map(sum, zip(*map(minutes_of_lesson, every), strict=True))
         cells = [who, ", ".join(own), ", ".join(before), reading, reading + exercising]
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
-
-
-def lesson_link(path: Path) -> str:
-    """A lesson's title, with a link to its page."""
-    return f"[{title(path)}](read/{path.stem}.md)"
 
 
 def with_prerequisites(paths: list[Path]) -> list[Path]:
