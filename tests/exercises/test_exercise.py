@@ -186,7 +186,6 @@ class Doubles:
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda x: x * 2,
         partial(lambda by, x: by * x, 2),
         Doubles(),
         Doubles().__call__,
@@ -212,7 +211,6 @@ def test_a_right_answer_of_any_kind(answer):
         (1e30, float("inf"), False),
         (1.0, "x", False),
         (np.True_, True, True),
-        ([1], [1, 2], False),
         (np.array([1, 2]), [1, 2], True),
         ({"a": torch.tensor([1.0, 2.0])}, {"a": [1.0, 2.0]}, True),
         ({"a": 1}, {"b": 1}, False),
