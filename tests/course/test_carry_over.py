@@ -11,7 +11,7 @@ import pytest
 from course.commands.carry_over import main
 from course.paths import ROOT
 from course.recordings.counts import ROOMS
-from tests.support.processes import run_python
+from tests.support.processes import IGNORED, run_python
 
 MEASURES = "traces/nvidia-h200/start_here.json"
 COUNTS = "traces/nvidia-h200/capture_and_replay.json"  # reads no clock
@@ -23,8 +23,7 @@ HASHES = {"cells", "definitions", "digest", "readings", "statements"}
 def project(tmp_path):
     """The project with these recordings, under git; the last one was stale before it was there."""
     for room in (*ROOMS, "notebooks"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=ignored)
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=IGNORED)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for recording in (MEASURES, COUNTS, STALE):
         (tmp_path / recording).parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ import re
 
 from course.lessons import unnumbered
 from course.paths import NOTEBOOKS, ROOT
+from course.recordings.statements import IMPORT
 from exercises.answers.solutions import is_stub
 from tests.support.mutants import ACCEPTED, mutants
 from tests.support.notebooks import code
@@ -59,8 +60,7 @@ def _changed(path, name, written):
     for node in _file(path):
         if isinstance(node, ast.Expr) and _exercise(node) == name:
             for change in node.value.keywords:
-                text = texts[node.value.args[0].id]
-                made = edited(text, ast.literal_eval(change.value))
+                made = edited(texts[node.value.args[0].id], ast.literal_eval(change.value))
                 yield _renamed(made, f"{name}__{change.arg}")
 
 
@@ -128,7 +128,7 @@ def _solution(path, name):
     ]
     at = next(number for number, node in enumerate(statements) if getattr(node, "name", "") == name)
     for number, node in enumerate(statements):
-        if _imports(node) or number == at or (number < at and is_definition(node)):
+        if isinstance(node, IMPORT) or number == at or (number < at and is_definition(node)):
             yield node
 
 
@@ -153,10 +153,6 @@ def _exercise(node):
         return node.value.args[0].id.partition("__")[0]
     answer = isinstance(node, ast.FunctionDef) and re.fullmatch(r"(\w+?)__\w+", node.name)
     return answer[1] if answer else ""
-
-
-def _imports(node):
-    return isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def is_definition(node):

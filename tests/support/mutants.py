@@ -68,7 +68,7 @@ def _statement_changes(body, at):
     call = getattr(statement, "value", None)
     if isinstance(statement, ast.Expr) and _method(call) == "copy_":
         yield f"assign {text}", [*before, ast.Assign([call.func.value], call.args[0]), *after]
-    if isinstance(statement, ast.Assign) and _calls(statement, "capture_step"):
+    if isinstance(statement, ast.Assign) and "capture_step" in _names(statement):
         for number, one in enumerate(after, at + 1):
             if isinstance(one, ast.FunctionDef):
                 function = copy.copy(one)
@@ -110,10 +110,7 @@ def _share_a_name(one, other):
     """Whether two statements share a name, so that their order may matter."""
     if any(isinstance(both, ast.Return | ast.FunctionDef) for both in (one, other)):
         return False
-    names = [
-        {leaf.id for leaf in ast.walk(both) if isinstance(leaf, ast.Name)} for both in (one, other)
-    ]
-    return bool(names[0] & names[1] - {"torch", "_", *dir(builtins)})
+    return bool(_names(one) & _names(other) - {"torch", "_", *dir(builtins)})
 
 
 def _method(node):
@@ -122,8 +119,8 @@ def _method(node):
     return ""
 
 
-def _calls(node, name):
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+def _names(node):
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _short(node):
