@@ -121,8 +121,7 @@ def test_streams_are_joined_by_events():
     joins.ran("other", 3)
     joins.waited("third", joins.work_before_event("other"))
     joins.ran("third", 4)
-    event = joins.work_before_event("third")
-    joins.waited("main", event)  # and with it for other
+    joins.waited("main", joins.work_before_event("third"))  # and with it for other
     joins.report_unjoined_work()
     assert rows == [(2, "stream")]
     joins.ran("third", 5)  # after the event

@@ -196,8 +196,7 @@ def test_what_changes_nothing_plays(learner, cell):
 
 
 def test_comments_and_a_timer_change_nothing(learner):
-    cells = [f"# mine\n{source}  # mine" for source in PLAIN]
-    assert learner.run_all(OPENING, *cells) == []
+    assert learner.run_all(OPENING, *[f"# mine\n{source}  # mine" for source in PLAIN]) == []
     for timed in (RESULT, LATER):
         commented = timed.replace("\n", "  \n# mine\n", 1)
         assert learner.run_all(f"%%time\n{commented}", commented) == []

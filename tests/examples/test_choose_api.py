@@ -88,8 +88,7 @@ def test_each_answer_leads_to_its_method(number, method):
 
 
 def test_it_runs_from_the_first_step_to_the_advice(monkeypatch, capsys):
-    traced = [*step(0, ADD)]
-    monkeypatch.setattr(choose_api, "trace_events", lambda *_: traced)
+    monkeypatch.setattr(choose_api, "trace_events", lambda *_: [*step(0, ADD)])
     with cpu_graphs():
         choose_api.main()
     said = capsys.readouterr().out

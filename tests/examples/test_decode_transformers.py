@@ -19,8 +19,7 @@ def transformers():
 
 
 def test_it_decodes_what_generate_decodes():
-    printed = printed_by("decode_transformers", smaller=FEWER)
-    assert printed == "equal to generate: True\n" * 2
+    assert printed_by("decode_transformers", smaller=FEWER) == "equal to generate: True\n" * 2
 
 
 def test_it_stops_within_a_poll_of_the_end_and_refuses_what_does_not_fit():

@@ -24,8 +24,7 @@ def precision_stays():
 
 def log_of(*flags):
     """The log of the script, the seconds apart, and how many graphs it launches."""
-    given = [*SMALL, *flags]
-    log, replays = run_main("sample_diffusion_model", smaller=NARROW, arguments=[given])
+    log, replays = run_main("sample_diffusion_model", smaller=NARROW, arguments=[[*SMALL, *flags]])
     return [line for line in log.splitlines() if " in " not in line], replays
 
 

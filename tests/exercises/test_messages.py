@@ -64,8 +64,7 @@ def test_of_a_function_to_write_the_cause_comes_at_once():
 
 
 def test_an_untouched_function_is_told_so_and_not_run():
-    given = published("make_scaled_predictor")
-    found = judged(given, wrong)
+    found = judged(published("make_scaled_predictor"), wrong)
     assert found == "○ make_scaled_predictor is as the lesson gives it: yours to change."
 
 

@@ -93,9 +93,8 @@ def test_half_repaired_it_is_refused(name):
         assert not outcome and repr(outcome).startswith(f"✗ {name}"), f"{kind}: {outcome}"
 
 
-@pytest.mark.parametrize(
-    "name", ["accumulate", "generate", "serve"]
-)  # all of them where there is a GPU
+# all of them where there is a GPU
+@pytest.mark.parametrize("name", ["accumulate", "generate", "serve"])
 def test_eager_is_no_repair(name):
     assert "it runs eagerly" in repr(verdict(name, SCRIPTS[name].eager))
 

@@ -87,8 +87,7 @@ def test_an_optimizers_range_is_named_once(read_events):
     said = ["Optimizer.zero_grad#SGD.zero_grad", "batch #3", "Optimizer.step#SGD.step"]
     ranges = [event("user_annotation", name, 400 * i, 4) for i, name in enumerate(said)]
     axes = timeline(read_events(step(0, 0, 1000), *ranges, launch(5, 1), kernel(900, 99, 1)))
-    names = [text.get_text() for text in axes.texts]
-    assert names == ["SGD.zero_grad", "batch #3", "SGD.step"]
+    assert [text.get_text() for text in axes.texts] == ["SGD.zero_grad", "batch #3", "SGD.step"]
 
 
 def test_names_without_room_are_left_out(read_events):

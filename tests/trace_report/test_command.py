@@ -254,8 +254,7 @@ def test_a_trace_of_marks_alone_has_a_report(write_trace, tmp_path):
 
 
 def test_without_a_sound_clock_no_time_is_shown(write_trace, capsys):
-    events = [step(0, 0, 100), launch(50, 1), kernel(20, 10, 1)]
-    path = write_trace(*events)
+    path = write_trace(step(0, 0, 100), launch(50, 1), kernel(20, 10, 1))
     html = page(read_named([str(path)]))
     assert "the GPU's clock is off" in unescape(html) and "µs</td>" not in html
     assert main([str(path), "--json"]) == 0
@@ -297,8 +296,7 @@ def test_every_number_that_is_shown_is_that_of_the_trace(read_events, tmp_path, 
         "of these, in steady state": "3",
     }
     html = page({"made": trace})
-    found = re.findall(r'<th scope="row">([^<]+)</th><td>([^<]*)</td>', html)
-    assert dict(found) == cells
+    assert dict(re.findall(r'<th scope="row">([^<]+)</th><td>([^<]*)</td>', html)) == cells
     bars = re.findall(r'row">([^<]+)</th><td><span style="width:([\d.]+)%;background:(#\w+)', html)
     lanes = {"host time": "52.0", "GPU busy time": "19.5", "step time": "65.0"}
     assert bars == [(lane, width, COLOURS[lane]) for lane, width in lanes.items()]

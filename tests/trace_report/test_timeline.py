@@ -56,8 +56,7 @@ def crossed(read_events):
 
 def test_work_of_no_step_is_shown_as_far_as_it_runs_in_the_step(crossed):
     ((_, bars),) = timeline_data({"a": crossed}, 0)["variants"]
-    found = [(start, dur) for _, start, dur, *_, other in bars if other]
-    assert found == [(0, 4)]
+    assert [(start, dur) for _, start, dur, *_, other in bars if other] == [(0, 4)]
 
 
 def test_bars_and_ties_are_drawn_where_the_events_are(crossed):

@@ -33,8 +33,7 @@ def test_a_step_owns_what_it_launched_even_if_it_runs_later(read_events):
 def test_waiting_is_not_issuing(read_events):
     wait = event("cuda_runtime", "cudaDeviceSynchronize", 40, 50)
     nested = event("cuda_driver", "cuCtxSynchronize", 42, 40)
-    events = [launch(10, 1), kernel(20, 60, 1), wait, nested]
-    trace = read_events(step(0, 0, 100), *events)
+    trace = read_events(step(0, 0, 100), launch(10, 1), kernel(20, 60, 1), wait, nested)
     assert trace.summary()[["host_issue_us", "wait_us"]].tolist() == [50, 50]
 
 
