@@ -13,7 +13,7 @@ from course.lessons import lessons, unnumbered
 from course.paths import LessonError
 from docs import read, readme
 from docs.played import recorded_lessons
-from exercises.unfinished import missing_parts, missing_recording
+from exercises.unfinished import all_missing
 
 OF_LESSONS = "notebooks/", "traces/"
 
@@ -56,9 +56,7 @@ def main() -> int:
     written = sorted(set(changed_files()) - before)
     print(f"Fresh: {', '.join(path.stem for path in recorded) or 'no lesson had changed'}.")
     print(f"Changed with it: {', '.join(written) or 'nothing'}.")
-    lacking = [
-        said for path in lessons for said in [*missing_parts(path), *missing_recording(path)]
-    ]
+    lacking = all_missing(lessons)
     print("\n".join(lacking), end="\n" if lacking else "")
     return 1 if lacking else 0
 

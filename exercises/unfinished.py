@@ -7,7 +7,7 @@ finished, with the fix. The tests ask it of every lesson.
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nbformat
@@ -48,6 +48,11 @@ def missing_recording(path: Path, traces: Path = TRACES) -> list[str]:
         f"The lesson {lesson} has no recording {short(recording)}: make it on a machine with a "
         f'CUDA GPU by `make record ARGS="{lesson}"`.'
     ]
+
+
+def all_missing(paths: Iterable[Path]) -> list[str]:
+    """What these lessons lack, their recordings too, a sentence each."""
+    return [said for path in paths for said in [*missing_parts(path), *missing_recording(path)]]
 
 
 def _read(path: Path) -> tuple[list[str], str]:
@@ -141,11 +146,7 @@ def _exhibits_in_cell(source: str) -> Iterator[tuple[str, str]]:
 
 def main() -> int:
     """Print what every lesson lacks; returns 1 if there is anything."""
-    found = [
-        sentence
-        for path in lessons()
-        for sentence in [*missing_parts(path), *missing_recording(path)]
-    ]
+    found = all_missing(lessons())
     print("\n".join(found) or "Every lesson has what it needs.")
     return 1 if found else 0
 
