@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from capturable.causes import complaints, entries, find_causes, standard_cause_name
@@ -26,8 +25,9 @@ from capturable.similar_causes import nearest
 from capturable.waiting_operators import WAITING
 from course.exhibits import CUDA_ERRORS, index
 from course.lessons import lesson_file, unnumbered
-from course.paths import NOTEBOOKS, ROOT
+from course.paths import ROOT
 from course.recordings.recording import find_recording
+from tests.support.notebooks import prose
 from tests.support.processes import run_python
 
 SHOWN = find_recording("failure_gallery").value("exhibits")
@@ -35,11 +35,8 @@ LOUD = SHOWN[SHOWN.kind == "loud"]
 RUNS = LOUD.message.str.startswith("nothing: ")  # the torch of the recording runs it
 FAILS = LOUD[~RUNS]
 SAID = FAILS.message.str.split("\n").str[0].combine_first(LOUD.says)  # row -> a first line
-CELLS = nbformat.read(next(NOTEBOOKS.glob("*_failure_gallery.ipynb")), as_version=4).cells
 SECTION = re.compile(r"^### (.+?)\n\n(.+?)\n\n\*\*Fix\.\*\* (.+?)(?:\n\n|\Z)", re.M | re.S)
-SECTIONS = SECTION.findall(
-    "\n\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown")
-)
+SECTIONS = SECTION.findall(prose(lesson_file("failure_gallery")))
 HERE = Path(__file__).parent
 REPORTS = json.loads((HERE / "reports.json").read_text(encoding="utf-8"))
 HELD_OUT = json.loads((HERE / "held_out_reports.json").read_text(encoding="utf-8"))

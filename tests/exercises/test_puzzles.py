@@ -1,15 +1,13 @@
 """The puzzles: their form, what the picture of an answer shows, and that they need no course."""
 
 import re
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import pytest
 import torch
 
 from course.lessons import PUZZLES, lesson_file, lessons
-from course.paths import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS
 from course.recordings.cells import checks_in
 from cpu_graph import cpu_graphs
 from cpu_graph.picture import NONE, picture
@@ -17,6 +15,7 @@ from docs.puzzles import PICTURES, puzzle_svgs
 from exercises.puzzles import NO_PUZZLE, check_capture
 from tests.support.answers import RIGHT, answers
 from tests.support.notebooks import cells, code
+from tests.support.processes import run_python
 
 PATH = lesson_file(PUZZLES)
 NAMES = [name for source in code(PATH) for _, name in checks_in(source)]
@@ -145,5 +144,5 @@ print(repr(check_capture(ten_times)))
 
 
 def test_they_need_the_stand_in_and_not_the_course():
-    run = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, cwd=ROOT)
+    run = run_python("-c", ALONE)
     assert run.stdout == "✗ ten_times: Nothing was replayed: this runs eagerly.\n", run.stderr

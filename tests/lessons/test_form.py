@@ -4,8 +4,6 @@ import json
 import math
 import re
 import statistics
-import subprocess
-import sys
 
 import nbformat
 
@@ -17,6 +15,7 @@ from docs.minutes import count_minutes, stated_minutes
 from docs.search import GALLERY
 from exercises.unfinished import missing_parts
 from tests.support.notebooks import ALL, LESSONS, code, code_cells, parametrize_paths, prose
+from tests.support.processes import run_python
 
 # of code cells: their longest, their median, and the share of comments; of In practice: its bullets
 LONGEST, MEDIAN = 30, 9
@@ -93,8 +92,7 @@ def test_the_notebooks_code_is_clean(tmp_path):
         nbformat.write(notebook, tmp_path / path.relative_to(NOTEBOOKS))
     for command in (["check"], ["format", "--check", "--diff"]):
         options = ["--config", ROOT / "pyproject.toml", "--no-cache"]
-        run = [sys.executable, "-m", "ruff", *command, *options, tmp_path]
-        answer = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
+        answer = run_python("-m", "ruff", *command, *options, tmp_path)
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
