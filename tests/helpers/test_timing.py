@@ -99,7 +99,6 @@ def test_the_first_steps_of_a_long_visit_give_the_host_time():
 @pytest.mark.parametrize(
     "options, visit",
     [
-        ({"burst": 2, "steps": 6}, 6),
         ({"steps": 7}, 7),
         ({"burst": 5}, 5),
         ({"burst": 1}, 4),
