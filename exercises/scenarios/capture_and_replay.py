@@ -58,8 +58,7 @@ def _judge_predictor(answer, result_of, symptoms):
 
     every, recorded = count_passes(net)
     with unmodified("sample", sample):
-        predict = call_with_one_graph(answer, net, sample)
-        used = call_answer(predict, list(batches))
+        used = call_answer(call_with_one_graph(answer, net, sample), list(batches))
         # in each call a copy in, an empty tensor, a copy out
         used.require_launches(graphs=5, operators=15)
         require_no_freed_reads()

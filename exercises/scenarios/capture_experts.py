@@ -207,8 +207,7 @@ def _judge_capacities(answer, up, sample, xs):
         both = sorted(capacities), [capacity, len(sample)]
         raise Wrong(OTHER_CAPACITIES.format(found=both[0], right=both[1]))
     expected = [expert_outputs(up, x, route(x)) for x in xs]
-    dropped = [plain(x, capacity)[0] for x in xs]
-    used.require_results(expected, {DROPS: dropped})
+    used.require_results(expected, {DROPS: [plain(x, capacity)[0] for x in xs]})
     if (found := used.counts["graphs"]) != right:
         raise Wrong(
             f"{found} graph launches where {right} are asked.",

@@ -144,8 +144,7 @@ class Learner:
         """Train the critic; returns its loss."""
         critic, target = self.net["critic"], self.net["target"]
         wanted = obs.sum(1, keepdim=True) + 0.5 * target(obs).detach()
-        loss = (critic(obs) - wanted).square().mean()
-        return descend(critic, loss, 0.05)
+        return descend(critic, (critic(obs) - wanted).square().mean(), 0.05)
 
     def actor_step(self, obs: Tensor) -> None:
         """Train the actor, and move the target towards the critic."""

@@ -94,8 +94,7 @@ def judge_accumulating_step(answer: Callable) -> None:
         with require_untrained(net):
             step = answer(net, optimizer, rate, *given)
         require_no_momentum(optimizer)
-        requests = [(*batch, new) for batch, new in zip(batches, rates, strict=True)]
-        used = call_answer(step, requests)
+        used = call_answer(step, [(*batch, new) for batch, new in zip(batches, rates, strict=True)])
         used.require_results(expected, _losses_of_mistakes(start, batches, rates))
         detached(used.kept)
         used.require_launches(graphs=5, operators=30)

@@ -29,8 +29,7 @@ def test_a_finding_begins_with_file_and_line_as_editors_open_them():
     assert first == f"tests/capturable/test_findings.py:{number} in reads"
     assert code.strip() == "return x * x.sum().item()"
     assert rule.strip().startswith("sync: ") and fix.strip().startswith("fix: ")
-    named = Finding("inputs", "inputs[0]", "a shape", "a fix")
-    assert str(named).splitlines()[0] == "inputs[0]"
+    assert str(Finding("inputs", "inputs[0]", "a shape", "a fix")).splitlines()[0] == "inputs[0]"
 
 
 def test_the_last_line_says_what_was_looked_at_and_what_was_not():

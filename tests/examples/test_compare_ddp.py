@@ -48,8 +48,7 @@ def test_two_ranks_agree_and_fsdp2_trains_as_ddp(tmp_path):
     smaller["split_decoder"] = GLOO
     for name, instead in smaller.items():
         (tmp_path / f"{name}.py").write_text(changed_source(name, smaller=instead.items()))
-    lines = printed_by_two_ranks(tmp_path / "compare_ddp.py")
-    trained = json.loads(lines[-1])["trained"]
+    trained = json.loads(printed_by_two_ranks(tmp_path / "compare_ddp.py")[-1])["trained"]
     assert trained["FSDP2, eager"][:-1] == pytest.approx(trained["DDP, eager"][:-1], rel=1e-5)
     assert trained["one GPU, eager"] != trained["DDP, eager"]
 

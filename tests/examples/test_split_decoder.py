@@ -37,10 +37,6 @@ ON_THE_CPU = {
 }
 
 
-def script(instead):
-    return CAPTURE.sub(EAGER, changed_source("split_decoder", smaller=instead.items()))
-
-
 def test_the_graph_of_a_rank_decodes_as_eager(monkeypatch):
     model, config = small_llama.load("model")
     with cpu_graphs() as device:
@@ -61,7 +57,8 @@ def test_the_graph_of_a_rank_decodes_as_eager(monkeypatch):
 @pytest.mark.weekly
 def test_parallelize_module_splits_as_the_script_does(tmp_path):
     """And a rank without the sums is far off."""
-    (tmp_path / "split_on_the_cpu.py").write_text(script(ON_THE_CPU | GLOO))
+    source = changed_source("split_decoder", smaller=(ON_THE_CPU | GLOO).items())
+    (tmp_path / "split_on_the_cpu.py").write_text(CAPTURE.sub(EAGER, source))
     fewer = {
         '"cuda"': '"cpu"',
         "examples.split_decoder": "split_on_the_cpu",
