@@ -241,8 +241,7 @@ def test_memory_that_only_a_library_knows_is_put_back_or_named():
     """A step that reaches a tensor by ways that cannot be followed, below any operator that is
     seen."""
     hidden = torch.zeros(4)
-    array = hidden.numpy()
-    secret = iter([array])
+    secret = iter([hidden.numpy()])
 
     def step(x):
         nonlocal secret
