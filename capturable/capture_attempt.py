@@ -19,7 +19,7 @@ import torch
 from capturable.live_objects import live_objects
 from capturable.restore import Restore
 from capturable.restore.reachable import Place
-from capturable.user_lines import Line, runs_users
+from capturable.user_lines import Line, is_user_frame
 
 
 class Attempt(NamedTuple):
@@ -55,7 +55,7 @@ def capture_and_restore(
         kept = live_objects(torch.Tensor)
         kept += [tensor.grad for tensor in kept if tensor.is_leaf and tensor.grad is not None]
         try:
-            attempt = _capture(step, generators, stream)
+            attempt = _try_capture(step, generators, stream)
             return attempt._replace(kept=kept, bound=list(rebound_places(restore)))
         finally:
             torch.cuda.set_stream(current)  # which a capture that fails leaves on its own stream
@@ -70,7 +70,9 @@ def rebound_places(restore: Restore) -> Iterator[tuple[Place, torch.Tensor]]:
             yield place, now
 
 
-def _capture(step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream) -> Attempt:
+def _try_capture(
+    step: Callable[[], Any], generators: Iterable, stream: torch.cuda.Stream
+) -> Attempt:
     graph = torch.cuda.CUDAGraph()
     for generator in generators:
         graph.register_generator_state(generator)
@@ -99,7 +101,7 @@ def line_of(error: BaseException) -> Line | None:
     """The innermost line of the user's in a traceback."""
     trace, line = error.__traceback__, None
     while trace:
-        if runs_users(trace.tb_frame):
+        if is_user_frame(trace.tb_frame):
             line = Line.of(trace.tb_frame)._replace(number=trace.tb_lineno)
         trace = trace.tb_next
     return line
@@ -133,7 +135,7 @@ class TruncatedStep:
             sys.settrace(outer)
 
     def _trace(self, frame: Any, event: str, _: Any) -> Callable | None:
-        if not runs_users(frame):
+        if not is_user_frame(frame):
             return None
         if event == "line" and frame.f_lasti not in _unstoppable_instructions(frame.f_code):
             if len(self.lines) == self.stop:

@@ -134,11 +134,11 @@ def find_causes(text: str) -> list[CauseMatch]:
     positions = {message: whole.find(message) for message in _messages_of_entries()}
     positions |= _error_number_positions(whole)
     found = [_match_entry(entry, positions, starts, lines) for entry in entries()]
-    hits = _consequences_last([hit for hit in found if hit], squeezed)
+    hits = _demote_consequences([hit for hit in found if hit], squeezed)
     return sorted(hits, key=lambda hit: hit.rank)
 
 
-def _consequences_last(hits: list[CauseMatch], lines: list[str]) -> list[CauseMatch]:
+def _demote_consequences(hits: list[CauseMatch], lines: list[str]) -> list[CauseMatch]:
     """The hits; those behind another error's handling come last, if there are some before."""
     later = next((number for number, line in enumerate(lines) if CONSEQUENCE in line), len(lines))
     if not any(hit.number < later and hit.entry.kind in FIRST for hit in hits):
@@ -163,7 +163,7 @@ def _match_entry(
         return None
     number = bisect_right(starts, at) - 1
     near = lines[max(0, number - NEAR[0]) : number + NEAR[1]]
-    place = _matched_place_length(entry, message, near)
+    place = _nearby_match_length(entry, message, near)
     shared = message in _messages_of_entries("several", "reasons")
     undecided = shared and not place and UNDECIDED.get(entry.kind)
     if entry.needs_place and not place and not undecided:
@@ -172,7 +172,7 @@ def _match_entry(
     return CauseMatch(entry, rank, message, number, lines[number].strip())
 
 
-def _matched_place_length(entry: CauseEntry, message: str, lines: list[str]) -> int:
+def _nearby_match_length(entry: CauseEntry, message: str, lines: list[str]) -> int:
     """The length of the longest text near the message that the entry's place fits; 0 if there is
     none."""
     if not entry.place:

@@ -16,7 +16,7 @@ from capturable.differences import first_difference_text, operator_differences
 from capturable.findings import Finding, Findings, Report, short_path
 from capturable.graphs_inside import functions_with_graphs
 from capturable.host_calls import as_if_capturing, eager_control_flow, watch_host_calls
-from capturable.ignored_findings import misspelt_rule_names, without_ignored
+from capturable.ignored_findings import misspelt_rule_warnings, without_ignored
 from capturable.inputs import Call, Difference, merge_python_values, named_leaves, tensor_pairs
 from capturable.operators import Op, OpLog, storage_address
 from capturable.python_state import PythonStateWatch, places_to_watch, values_at
@@ -24,7 +24,7 @@ from capturable.restore import Restore
 from capturable.restore.reachable import Place, is_a
 from capturable.rules import fix_of, level_of, number_fix, rule_of_torch_file
 from capturable.stand_in import stand_in_device
-from capturable.streams import Joins, joins
+from capturable.streams import Joins, watch_joins
 from capturable.user_lines import Line, here
 
 DIFFERING = ("frozen number", "path", "shape")
@@ -124,7 +124,7 @@ class StepCheck:
     def findings(self) -> Findings:
         """All findings that no comment accepts, in the order of the lines."""
         order = sorted(self.rows, key=_sort_key)
-        self.report.warnings = misspelt_rule_names(self.files)
+        self.report.warnings = misspelt_rule_warnings(self.files)
         return without_ignored(Findings((self.rows[key] for key in order), self.report))
 
     def copy_batch_into_inputs(
@@ -182,14 +182,14 @@ class StepCheck:
         places = [self.places[number] for number in numbers]
         if self.changing is None:  # all tensors at each line would take too long
             places = [place for place in places if not isinstance(place.get(), torch.Tensor)]
-        state = PythonStateWatch(places, self.note_value_change, self._remember_moved_tensor)
+        state = PythonStateWatch(places, self.note_value_change, self._remember_new_address)
         log = OpLog(self.written)
         if judged:
             self.as_gpu = self._as_gpu()
             log = OpLog(self.written, self.judge_operator, self.as_gpu.ran)
             stack.enter_context(self._watch_calls())
             if self.gpu == "cuda":
-                self.joins = stack.enter_context(joins(self.note_finding))
+                self.joins = stack.enter_context(watch_joins(self.note_finding))
             else:
                 stack.enter_context(self.as_gpu)
             stack.enter_context(state)
@@ -207,7 +207,7 @@ class StepCheck:
         for name, old in self.settings.get(id(optimizer), now).items():
             if now.get(name, old) != old:
                 what = f"{name} of {type(optimizer).__name__} was {old!r}, then {now[name]!r}"
-                self.note_here("frozen number", what, fix=judge.fix_of_optimizer(name))
+                self.note_here("frozen number", what, fix=judge.hyperparameter_fix(name))
         self.settings[id(optimizer)] = now
 
     def run_watching_host_calls(self, step: Callable[[], Any]) -> None:
@@ -244,7 +244,7 @@ class StepCheck:
             told = f"{what.removesuffix('it')}a tensor that is at another address each time"
             self.note_finding("moved tensor", op.line, told, inside=op.inside)
 
-    def _remember_moved_tensor(self, name: str, address: int, line: Line) -> None:
+    def _remember_new_address(self, name: str, address: int, line: Line) -> None:
         if self.moved.get(address, ("", None))[1] != line:  # views of one memory: the first name
             name = re.sub(r"\._(modules|parameters|buffers)\['(\w+)'\]", r".\2", name)
             self.moved[address] = name, line

@@ -26,7 +26,7 @@ from capturable.comparison_inputs import (
     shuffled_batches,
 )
 from capturable.findings import count
-from capturable.inputs import Call, named_parts
+from capturable.inputs import Call, walk_leaves
 from capturable.likely_causes import likely_causes
 from capturable.load_step import args_and_kwargs
 from capturable.operators import OpLog, storage_address
@@ -114,7 +114,7 @@ class Side:
         set_random_states(self.random)
         result = self.step(*batch.args, **batch.kwargs)
         # without its autograd graph, which would be in the way of a later capture
-        kept = {name: _detached(part) for name, part in named_parts("result", result)}
+        kept = {name: _detached(part) for name, part in walk_leaves("result", result)}
         self.kept.append(kept)
         self.results.append(_copies(kept))
         self.random = random_states()
@@ -381,7 +381,7 @@ def _batch_tensors_read(side: Side, batch: Call) -> set[str]:
     with OpLog(written=lambda tensor: None) as log:
         side.call(batch)
     taken = {where for op in log.ops for where in op.outside}
-    named = [*named_parts("args", batch.args), *named_parts("kwargs", batch.kwargs)]
+    named = [*walk_leaves("args", batch.args), *walk_leaves("kwargs", batch.kwargs)]
     tensors = [(name, part) for name, part in named if is_a(part, torch.Tensor)]
     return {name for name, tensor in tensors if storage_address(tensor) in taken}
 

@@ -116,7 +116,7 @@ class StandInAsGpu(CpuAsGpu):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in FROM_DATA:
-            return self._from_data(func, types, args, kwargs)
+            return self._make_from_data(func, types, args, kwargs)
         if func not in MOVERS or not isinstance(args[0], torch.Tensor):
             return super().__torch_function__(func, types, args, kwargs)
         self.quiet = _is_copy_operator
@@ -128,7 +128,7 @@ class StandInAsGpu(CpuAsGpu):
             self._judge_move(args[0], result, args[1:], kwargs or {})
         return result
 
-    def _from_data(self, func: Callable, types: Any, args: tuple, kwargs: dict | None) -> Any:
+    def _make_from_data(self, func: Callable, types: Any, args: tuple, kwargs: dict | None) -> Any:
         """Make a tensor from Python data, which on the GPU is a copy."""
         result = super().__torch_function__(func, types, args, kwargs)
         data = args[-1] if args else (kwargs or {}).get("data")

@@ -16,10 +16,10 @@ from typing import Any
 from capturable.causes import CauseEntry, CauseMatch, find_causes, standard_cause_name
 from capturable.causes import entries as entries
 from capturable.similar_causes import (
-    by_likeness,
     causes_of_complaint,
     complaint_text,
     nearest,
+    sort_by_likeness,
     tells_of_graph_failure,
 )
 
@@ -126,7 +126,7 @@ def other_causes(text: str, hits: list[CauseMatch]) -> list[CauseEntry]:
     others = [entry for entry in others if entry.kind in ("error", "warning")]
     if first.entry.kind in NAMES_NO_CAUSE:
         others += [entry for entry in causes_of_complaint(text) if entry not in others]
-    return by_likeness(text, others, first.message)
+    return sort_by_likeness(text, others, first.message)
 
 
 def _causes_text(head: str, causes: list[CauseEntry]) -> str:

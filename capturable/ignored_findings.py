@@ -30,7 +30,7 @@ def without_ignored(findings: Findings) -> Findings:
     return Findings(kept, findings.report)
 
 
-def misspelt_rule_names(files: Iterable[str]) -> list[str]:
+def misspelt_rule_warnings(files: Iterable[str]) -> list[str]:
     """A sentence for each name in the ignoring comments of files that is no rule's."""
     return [
         f"{short_path(file)}:{number}: there is no rule {name.strip()} to ignore"

@@ -65,21 +65,21 @@ def _short(value: Any) -> str:
 
 def named_leaves(call: Call) -> Iterator[tuple[str, Any]]:
     """Name and value of every tensor and plain value in the arguments."""
-    yield from named_parts("inputs", call.args)
-    yield from named_parts("inputs", call.kwargs)
+    yield from walk_leaves("inputs", call.args)
+    yield from walk_leaves("inputs", call.kwargs)
 
 
-def named_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def walk_leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Name and value of every tensor and plain value in a value."""
     if isinstance(value, Mapping):
         for key in value:
-            yield from named_parts(f"{name}[{key!r}]", value[key])
+            yield from walk_leaves(f"{name}[{key!r}]", value[key])
     elif isinstance(value, list | tuple) and not isinstance(value, torch.Size):
         for position, item in enumerate(value):
-            yield from named_parts(f"{name}[{position}]", item)
+            yield from walk_leaves(f"{name}[{position}]", item)
     elif _is_object_with_tensors(value):
         for attribute, item in vars(value).items():
-            yield from named_parts(f"{name}.{attribute}", item)
+            yield from walk_leaves(f"{name}.{attribute}", item)
     else:
         yield name, value
 

@@ -189,7 +189,7 @@ def _cycles_python_momentum(scheduler: Any) -> bool:
     return bool(cycles) and any(isinstance(one[0], int | float) for one in numbers)
 
 
-def fix_of_optimizer(name: str) -> str:
+def hyperparameter_fix(name: str) -> str:
     """The fix for a setting of an optimizer that changes from step to step."""
     return MOMENTUM if name in ("betas", "momentum") else RATE
 

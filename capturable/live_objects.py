@@ -6,7 +6,7 @@ from itertools import compress
 from types import FrameType
 from typing import Any
 
-from capturable.user_lines import runs_users
+from capturable.user_lines import is_user_frame
 
 
 def live_objects(*kinds: type) -> list[Any]:
@@ -29,7 +29,7 @@ def _variable_holding(values: tuple) -> str | None:
     """The variable in the user's frames above that holds one of the values."""
     frame: FrameType | None = sys._getframe(2)
     while frame:
-        if runs_users(frame):
+        if is_user_frame(frame):
             for name, held in frame.f_locals.items():
                 if any(held is value for value in values):
                     return name

@@ -11,7 +11,7 @@ import torch
 
 from capturable.operators import storage_address
 from capturable.restore.reachable import CONTAINERS, MISSING, Place, is_a
-from capturable.user_lines import Line, runs_users
+from capturable.user_lines import Line, is_user_frame
 
 
 class PythonStateWatch:
@@ -45,14 +45,14 @@ class PythonStateWatch:
         self._report_changes()
 
     def _trace(self, frame, event, _):
-        if not runs_users(frame):
+        if not is_user_frame(frame):
             return None
         self._report_changes()
         self.line = Line.of(frame)
         self.ran.add(self.line)
         if event == "return":
             self.returned = self.line
-            if runs_users(frame.f_back):  # the caller's line goes on
+            if is_user_frame(frame.f_back):  # the caller's line goes on
                 self.line = Line.of(frame.f_back)
         return self._trace
 

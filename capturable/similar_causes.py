@@ -85,11 +85,11 @@ def complaint_text(text: str) -> str:
     return " and ".join(one.title for one in _complaints_in(text)) or "this"
 
 
-def by_likeness(text: str, some: list[CauseEntry], message: str) -> list[CauseEntry]:
+def sort_by_likeness(text: str, some: list[CauseEntry], message: str) -> list[CauseEntry]:
     """Some causes, those first that the text beside its message is most like; as they are where it
     is like none."""
     asked = set(_words(text)) - set(_words(message))
-    known = dict(zip(guessable_causes(), word_weights(), strict=True))
+    known = dict(zip(guessable_causes(), bm25_weights(), strict=True))
     return sorted(some, key=lambda entry: -sum(known.get(entry, {}).get(word, 0) for word in asked))
 
 
@@ -112,7 +112,7 @@ def _rated(text: str) -> list[tuple[int, CauseEntry]]:
     """
     asked = set(_words(text))
     rated = []
-    for entry, weight in zip(guessable_causes(), word_weights(), strict=True):
+    for entry, weight in zip(guessable_causes(), bm25_weights(), strict=True):
         if _mentions_product(entry, text):
             alike = sum(weight[word] for word in asked & weight.keys())
             rated.append((alike, entry))
@@ -137,10 +137,10 @@ def _product_of(title: str) -> str:
 
 
 @cache
-def word_weights() -> list[dict[str, int]]:
+def bm25_weights() -> list[dict[str, int]]:
     """How much each word adds to the likeness of each guessable cause (BM25): rare words weigh more
     than common ones, and words of a long description less."""
-    counts = [Counter(_words("\n".join(_description(entry)))) for entry in guessable_causes()]
+    counts = [Counter(_words("\n".join(_text_fields(entry)))) for entry in guessable_causes()]
     common = Counter(word for count in counts for word in count)
     usual = sum(count.total() for count in counts) / len(counts)
     return [
@@ -162,7 +162,7 @@ def _tf_weight(times: int, length: float) -> float:
     return 2 * times / (times + 1 - LONG + LONG * length)
 
 
-def _description(entry: CauseEntry) -> list[str]:
+def _text_fields(entry: CauseEntry) -> list[str]:
     return [*[entry.title] * 3, *entry.messages, entry.cause, entry.tell, entry.fix, entry.words]
 
 

@@ -50,7 +50,7 @@ class Joins:
 
 
 @contextmanager
-def joins(found: Callable[[str, Line, str], None]) -> Iterator[Joins]:
+def watch_joins(found: Callable[[str, Line, str], None]) -> Iterator[Joins]:
     """Joins of the current CUDA stream, told of every event that is recorded or waited for."""
     seen, events = Joins(torch.cuda.current_stream().cuda_stream, found), {}
 

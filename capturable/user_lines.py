@@ -78,7 +78,7 @@ def is_users(file: str, module: str = "") -> bool:
     return owner_of_file(file, module) == "user"
 
 
-def runs_users(frame: FrameType) -> bool:
+def is_user_frame(frame: FrameType) -> bool:
     """Whether a frame runs the user's own code."""
     return is_users(frame.f_code.co_filename, frame.f_globals.get("__name__", ""))
 

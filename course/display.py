@@ -41,11 +41,11 @@ def describe_charts(shell: Any) -> None:
 def chart_html(figure: Figure) -> str:
     """A figure as an HTML image whose text is what its titles say."""
     png = print_figure(figure, fmt="png", base64=True)
-    said = escape(titles(figure) or "Chart without a title")
+    said = escape(title_text(figure) or "Chart without a title")
     return f'<img class="chart" alt="{said}" src="data:image/png;base64,{png}">'
 
 
-def titles(figure: Figure) -> str:
+def title_text(figure: Figure) -> str:
     """What the titles of a figure and its axes say; "" if it has none."""
     found = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
     return " ".join(" ".join(found).split())

@@ -58,10 +58,10 @@ def fails(
         try:
             yield
         except Exception as raised:
-            told = _describe_error(raised)
+            told = _error_parts(raised)
     if error.endswith("Warning"):
         fitting = (warning.message for warning in warned if str(says) in str(warning.message))
-        told = told or next(map(_describe_error, fitting), None)
+        told = told or next(map(_error_parts, fitting), None)
     gc.collect()  # what a traceback kept alive may hold graphs
     texts = says if isinstance(says, tuple) else (says,)
     known = {
@@ -218,7 +218,7 @@ def _add_entry(title, kind, says, message, right=None, traceback=""):
     print(message)
 
 
-def _describe_error(error):
+def _error_parts(error):
     """Type and text of the first error of a chain, the chain as it appears, and its traceback.
 
     Error 901 behind another error is left out: every capture that fails ends with it.

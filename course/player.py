@@ -22,7 +22,7 @@ from IPython.utils.capture import capture_output
 from matplotlib import pyplot as plt
 from traitlets.config import Config
 
-from course.display import titles
+from course.display import title_text
 from course.lesson import PLAY
 from course.paths import NOTEBOOKS, REFERENCE_GPU
 from course.recordings.cells import checks_in, handed_on
@@ -120,7 +120,7 @@ def _outputs(shown: Any, streams: Iterable[str]) -> Iterator[nbformat.NotebookNo
 def _chart_output(figure: Any) -> nbformat.NotebookNode:
     """A chart as PNG, with the text for those who do not see it as its plain text."""
     axes = [text for one in figure.axes for text in (one.get_xlabel(), one.get_ylabel()) if text]
-    said = [titles(figure).removesuffix(".")]
+    said = [title_text(figure).removesuffix(".")]
     if axes:
         said.append(f"Axes: {'; '.join(dict.fromkeys(axes))}")
     data = {

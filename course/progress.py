@@ -33,7 +33,7 @@ def mark(lesson: str, exercise: str) -> str:
     return ""
 
 
-def progress() -> Iterator[tuple[str, dict[str, bool]]]:
+def iter_progress() -> Iterator[tuple[str, dict[str, bool]]]:
     """Yield for each lesson: its name, and a dict of exercise -> solved?, both in reading order."""
     asked = {lesson_name(path): exercises(path) for path in lessons()}
     marks = {(path.parent.name, path.name) for path in (MY_LESSONS / ".progress").glob("*/*")}
@@ -53,7 +53,7 @@ def exercises(path: Path) -> list[str]:
 
 def lesson_ending(lesson: str) -> str:
     """Markdown at a lesson's end: its solved exercises, the next lesson; "" outside the copy."""
-    solved = dict(progress()).get(lesson) if in_copy() else None
+    solved = dict(iter_progress()).get(lesson) if in_copy() else None
     if solved is None:
         return ""
     told = [f"Solved exercises in {progress_line(lesson, solved)}."] if solved else []
@@ -64,7 +64,7 @@ def lesson_ending(lesson: str) -> str:
 
 def write_page() -> None:
     """Write my_lessons/00_progress.md, all lessons with their solved exercises."""
-    solved = dict(progress())
+    solved = dict(iter_progress())
     marks = [done for asked in solved.values() for done in asked.values()]
     head = f"# {sum(marks)} of {len(marks)} exercises solved"
     lines = [head, "", "| lesson | exercises |", "|-|-|"]
@@ -87,5 +87,5 @@ def in_copy() -> bool:
 
 
 if __name__ == "__main__":
-    for lesson, solved in progress():
+    for lesson, solved in iter_progress():
         print(progress_line(lesson, solved))

@@ -40,13 +40,13 @@ def refuse_default_stream_gradients(device, nodes):
     """Refuse gradients that would be added on the default stream, where their leaf was
     first used.
     """
-    if any(node.metadata.get("stream") == 0 for node in nodes) and not overrides_stale_streams():
+    if any(node.metadata.get("stream") == 0 for node in nodes) and not is_stale_override_on():
         if PER_CAPTURE:
             raise torch_error(STALE_STREAM)
         device.refuse(906)
 
 
-def overrides_stale_streams():
+def is_stale_override_on():
     """Whether torch.autograd.graph.set_override_stale_capture_stream, of 2.15, is on."""
     return getattr(torch._C, "_override_stale_capture_stream", bool)()
 

@@ -23,7 +23,7 @@ def node_maker(device, name, called):
     return getattr(cudagraph_conditional_nodes, name)
 
 
-def cond(device):
+def make_cond(device):
     def cond(pred, true_fn, false_fn, operands=()):
         if make_nodes := node_maker(device, "if_else_node", "torch.cond"):
             return make_nodes(pred, true_fn, false_fn, operands)
@@ -32,7 +32,7 @@ def cond(device):
     return cond
 
 
-def while_loop(device):
+def make_while_loop(device):
     def while_loop(cond_fn, body_fn, carried_inputs):
         if make_nodes := node_maker(device, "while_loop_node", "torch.while_loop"):
             return make_nodes(cond_fn, body_fn, carried_inputs, ())

@@ -76,7 +76,7 @@ def ordered(one: Node, other: Node) -> bool:
     return one.before(other.clock) or other.before(one.clock)
 
 
-def conflicts(one: Node, other: Node) -> bool:
+def clobbers(one: Node, other: Node) -> bool:
     """Whether a launch writes bytes that another reads or writes."""
     written = [span for span, writes in one.spans.items() if writes]
     return any(_overlap(mine, theirs) for mine in written for theirs in other.spans)
@@ -94,7 +94,7 @@ def races() -> Iterator[tuple[Node, Node]]:
         if pair[0].stream != pair[1].stream and not ordered(*pair):
             earlier, later = sorted(pair, key=issue_number)
             for writer, other in ((earlier, later), (later, earlier)):
-                if conflicts(writer, other):
+                if clobbers(writer, other):
                     yield writer, other
 
 

@@ -144,10 +144,10 @@ def shown(device, function, tensor, /, *args, **kwargs):
     if device.capture:
         device.refuse(900)
     text = tolist(device, function, tensor.detach(), *args, **kwargs)
-    return with_suffixes(text, tensor)
+    return printed_suffixes(text, tensor)
 
 
-def with_suffixes(text, tensor):
+def printed_suffixes(text, tensor):
     """What a CPU tensor shows, with the device and what autograd knows, in torch's order."""
     start = SUFFIX.search(text)
     own = start.group(0).removesuffix(")").strip(", \n").split(", dtype") if start else []
@@ -232,7 +232,7 @@ def recurrent(device, function, *args, **kwargs):
     if device.memory_kind(args[0]) == "cuda" and torch.backends.cudnn.enabled and not trains:
         for result in results:
             if result.requires_grad:
-                result.register_hook(refuse_backward)
+                result.register_hook(refuse_rnn_backward)
     return results
 
 
@@ -240,7 +240,7 @@ def index_of_first_flag(args):
     return next(number for number, one in enumerate(args) if type(one) is bool)
 
 
-def refuse_backward(gradient):
+def refuse_rnn_backward(gradient):
     raise torch_error(errors.RNN_BACKWARD)
 
 

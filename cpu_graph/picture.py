@@ -12,7 +12,7 @@ from textwrap import wrap
 
 from cpu_graph.graphs import all_nodes
 from cpu_graph.history import NOBODY, WAIT, watch
-from cpu_graph.log import conflicts, on_stand_in, operator_of, ordered
+from cpu_graph.log import clobbers, on_stand_in, operator_of, ordered
 from cpu_graph.nodes import POISON
 from cpu_graph.svg import arrow, drawing, img_tag, outlined_box, text
 from cpu_graph.torch_names import cpu_graphs
@@ -170,7 +170,7 @@ def _draw_graph(history, capture, number, top, lists):
         bad |= {n: "is on a stream that was not joined" for n in nodes if not n.before(end)}
     for node, (x, y) in place.items():
         parts.append(outlined_box(x, y, width, 50, *(WRONG if node in bad else PLAIN)))
-        for line, words in enumerate((operator_of(node), *_reads_and_writes(history, node))):
+        for line, words in enumerate((operator_of(node), *_read_write_texts(history, node))):
             more, size = ("", 10) if line else (BOLD, 12)
             parts.append(_fit_text(x + width / 2, y + 15 + 14 * line, words, width, more, size))
     found = [f"{operator_of(node)} {what}." for node, what in bad.items()]
@@ -180,7 +180,7 @@ def _draw_graph(history, capture, number, top, lists):
     parts.append(text(LEFT, top + 20, " ".join(found), 12, RED, BOLD))
     parts.append(text(WIDTH - 130, top + 20, f"and {more} more nodes" * (more > 0), 12, GREY))
     told = [
-        f"{operator_of(node)} ({' '.join(_reads_and_writes(history, node)).strip()})"
+        f"{operator_of(node)} ({' '.join(_read_write_texts(history, node)).strip()})"
         for node in nodes
     ]
     where = f"on {len(streams)} streams" if len(streams) > 1 else "on one stream"
@@ -211,10 +211,10 @@ def _edges(nodes):
 def _races(nodes):
     """Pairs of nodes that touch the same memory, one writing, and that nothing orders."""
     pairs = [(a, b) for at, a in enumerate(nodes) for b in nodes[at + 1 :] if a.stream != b.stream]
-    return [(a, b) for a, b in pairs if not ordered(a, b) and (conflicts(a, b) or conflicts(b, a))]
+    return [(a, b) for a, b in pairs if not ordered(a, b) and (clobbers(a, b) or clobbers(b, a))]
 
 
-def _reads_and_writes(history, node):
+def _read_write_texts(history, node):
     """What a node reads, and "→ y" for what it writes if that has a name."""
     reads, writes = {}, {}
     for (block, *_), written in node.spans.items():

@@ -31,10 +31,10 @@ class Report:
         return cls(list(device.captures), device.launches.copy(), list(device.findings))
 
     def __str__(self) -> str:
-        lines = [self._totals(), *_clip(self._graphs(), "lines of graphs")]
+        lines = [self._totals(), *_cap_lines(self._graphs(), "lines of graphs")]
         if self.findings:
             lines.append(f"Can make results wrong: {len(self.findings)}")
-            lines += _clip(
+            lines += _cap_lines(
                 [f"  {each.kind}: {each.sentence}" for each in self.findings], "findings"
             )
         return "\n".join([*lines, NOT_LOOKED_AT])
@@ -67,6 +67,6 @@ def _lines_of_group(where: str, group: list[CaptureRecord]) -> list[str]:
     return [line, *(f"    {remark}" for remark in remarks)]
 
 
-def _clip(lines: list[str], what: str) -> list[str]:
+def _cap_lines(lines: list[str], what: str) -> list[str]:
     more = len(lines) - MOST_LINES
     return lines if more <= 1 else [*lines[:MOST_LINES], f"  and {more} more {what}"]

@@ -28,7 +28,7 @@ def text(
     )
 
 
-def area(points: list[tuple[float, float]], bottom: float, colour: str) -> str:
+def step_area(points: list[tuple[float, float]], bottom: float, colour: str) -> str:
     """The steps from point to point, filled down to bottom."""
     path = f"M{points[0][0]:.1f} {bottom:.1f}"
     path += "".join(f"V{y:.1f}H{x:.1f}" for (_, y), (x, _) in pairwise(points))

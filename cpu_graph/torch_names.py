@@ -17,7 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cpu_graph.autocast import gpu_autocast
 from cpu_graph.callbacks import callback_patches, with_modes
-from cpu_graph.control_flow import cond, while_loop
+from cpu_graph.control_flow import make_cond, make_while_loop
 from cpu_graph.device import Device
 from cpu_graph.errors import DEVICE_INDEX, NotModelled, cuda_error, not_modelled_stub, torch_error
 from cpu_graph.functions import Functions
@@ -154,7 +154,7 @@ def restore_default(device, default):
 
 def all_patches(device):
     """(where, name, what) for everything that the stand-in replaces."""
-    calls = runtime_functions(device)
+    calls = cuda_functions(device)
     names = REPLACED | calls | {"default_generators": (Generator("cuda"),)}
     names["_lazy_init"] = not_modelled_stub(
         "torch.cuda._lazy_init, called where the stand-in does not see who asks for a GPU,"
@@ -181,10 +181,10 @@ def all_patches(device):
     yield cuda.graph, "default_capture_stream", None
     yield torch._C, "_host_emptyCache", lambda: None
     real = torch._C._group_tensors_by_device_and_dtype
-    yield torch._C, "_group_tensors_by_device_and_dtype", group_tensors(real, device)
+    yield torch._C, "_group_tensors_by_device_and_dtype", wrap_group_tensors(real, device)
     yield from storage_patches(device)
     yield torch, "Generator", Generator
-    yield torch, "compile", refuse_compile(torch.compile)
+    yield torch, "compile", refusing_compile(torch.compile)
     yield from callback_patches(device)
     yield from other_patches(device)
     # RNNs then leave their weights apart
@@ -192,16 +192,16 @@ def all_patches(device):
     yield torch, "Stream", TorchStream
     yield torch, "Event", TorchEvent
     yield torch.jit, "trace", not_modelled_stub("torch.jit.trace")
-    yield torch, "cond", cond(device)
+    yield torch, "cond", make_cond(device)
     for module in (torch, torch._higher_order_ops):
         if hasattr(module, "while_loop"):
-            yield module, "while_loop", while_loop(device)
+            yield module, "while_loop", make_while_loop(device)
     yield from autocast_patches(device)
 
 
 def other_patches(device):
     """What is replaced for what it does on the device, and for what is refused by name."""
-    yield torch.Tensor, "record_stream", record_stream(device)
+    yield torch.Tensor, "record_stream", make_record_stream(device)
     wrapper = not_modelled_stub("A subclass made by torch.Tensor._make_wrapper_subclass")
     yield torch.Tensor, "_make_wrapper_subclass", wrapper
     if torch.distributed.is_available():
@@ -227,10 +227,10 @@ def autocast_patches(device):
     for name in ("set_autocast_enabled", "set_autocast_dtype"):
         yield torch, name, redirect_autocast_to_cpu(getattr(torch, name), device)
     cls = torch.amp.autocast_mode.autocast
-    yield cls, "__init__", autocast(cls.__init__, device)
+    yield cls, "__init__", autocast_init(cls.__init__, device)
 
 
-def runtime_functions(device):
+def cuda_functions(device):
     """The functions of torch.cuda that work on the device, by their names."""
 
     def synchronize(where=None):
@@ -343,7 +343,7 @@ def legacy_types(device):
     return {name: Legacy(name, (), {"dtype": dtype}) for name, dtype in names.items()}
 
 
-def record_stream(device):
+def make_record_stream(device):
     """Tensor.record_stream: the memory is not handed on before the host has waited."""
 
     def call(tensor, stream):
@@ -369,7 +369,7 @@ def thread_start(start, device):
     return call
 
 
-def refuse_compile(compiler):
+def refusing_compile(compiler):
     """torch.compile, which is not modelled: a function may be decorated, and is refused when it is
     called. With disable=True nothing is compiled.
     """
@@ -385,7 +385,7 @@ def refuse_compile(compiler):
     return compiled
 
 
-def group_tensors(real, device):
+def wrap_group_tensors(real, device):
     """Optimizers ask C++ for the devices of their parameters."""
 
     def group(lists, *indices):
@@ -407,24 +407,24 @@ def redirect_autocast_to_cpu(function, device=None):
         if where != "cuda":
             return function(where, *args)
         if device:
-            enable_gpu_autocast(device)
+            install_gpu_autocast(device)
         return function("cpu", *args)
 
     return call
 
 
-def autocast(init, device):
+def autocast_init(init, device):
     def init_on_cpu(self, device_type, dtype=None, enabled=True, cache_enabled=None):
         if device_type == "cuda":
             device_type = "cpu"
             dtype = dtype or torch.float16
-            enable_gpu_autocast(device)
+            install_gpu_autocast(device)
         init(self, device_type, dtype, enabled, cache_enabled)
 
     return init_on_cpu
 
 
-def enable_gpu_autocast(device):
+def install_gpu_autocast(device):
     """From the first autocast on "cuda" on, to the end of the block of cpu_graphs."""
     if not device.casts:
         device.casts = True

@@ -104,7 +104,7 @@ class Values:
     def update_at_capture_end(self, device):
         """The capture has ended: a value that it has changed itself is kept as it is now."""
         for key, (owner, _, line) in list(self.plain.items()):
-            now = value_of(owner, key[1])
+            now = current_value(owner, key[1])
             if is_plain(now):
                 self.plain[key] = owner, now, line
                 device.captured_with.setdefault(key, []).append(now)
@@ -123,7 +123,7 @@ class Values:
                 self._report(device, number, what, value.tolist(), tensor.tolist(), node.line)
         self.tensors = same
         for key, (owner, value, line) in list(self.plain.items()):
-            now = value_of(owner, key[1])
+            now = current_value(owner, key[1])
             if is_plain(now) and now not in device.captured_with[key]:
                 self._report(device, number, name_of_value(owner, key[1]), value, now, line)
                 del self.plain[key]
@@ -145,7 +145,7 @@ def has_attributes(owner):
     return can_be_asked and not isinstance(owner, others)
 
 
-def value_of(owner, name):
+def current_value(owner, name):
     """What an attribute, a global or a setting is now; MISSING if its owner is gone."""
     if isinstance(owner, str):
         return getattr(sys.modules.get(owner), name, MISSING)

@@ -54,7 +54,7 @@ def sources_at(commit: str) -> Iterator[tuple[PurePath, str]]:
                 yield path, file.read().decode("utf-8")
 
 
-def rooms(commit: str) -> Counter[str]:
+def loc_counts(commit: str) -> Counter[str]:
     """Lines of code by top-level folder; solutions and answers to try checks with apart."""
     found: Counter[str] = Counter()
     for path, text in sources_at(commit):
@@ -71,7 +71,7 @@ def rooms(commit: str) -> Counter[str]:
 def main(commit: str = "HEAD") -> None:
     """Print a line for each room, and their sum."""
     warnings.simplefilter("ignore", SyntaxWarning)  # of the code that is counted
-    found = rooms(commit)
+    found = loc_counts(commit)
     for room in sorted(found):
         print(f"{found[room]:7,}  {room}")
     print(f"{found.total():7,}  all at {commit}")

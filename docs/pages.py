@@ -50,7 +50,7 @@ def write_pages(folder: Path = SOURCE) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for text in TEXTS:
         _write(folder / text, READ.sub(r"](\1notebooks/\2.ipynb", (ROOT / text).read_text()))
-    _write(folder / "notebooks/solutions/index.md", template("solutions"))
+    _write(folder / "notebooks/solutions/index.md", read_template("solutions"))
     _write(folder / "api.md", api_page())
     lessons = played(recorded_lessons())
     for path in [*lessons, *(path.parent / "solutions" / path.name for path in lessons)]:
@@ -61,14 +61,14 @@ def write_pages(folder: Path = SOURCE) -> None:
     _write(folder / "README.md", BADGES.sub("", readme))
     _write(folder / "index.md", front_page(readme) + site_contents())
     ask = where_to_ask(repository())
-    explain = template("explain").format(gallery=lesson_file(GALLERY).name, ask=ask)
+    explain = read_template("explain").format(gallery=lesson_file(GALLERY).name, ask=ask)
     _write(folder / "explain.md", explain)
-    _write(folder / "404.md", template("404"))
+    _write(folder / "404.md", read_template("404"))
     for path in [*folder.rglob("*.md"), *folder.rglob("*.ipynb")]:
         copy_linked_files(path, folder)
 
 
-def template(name: str) -> str:
+def read_template(name: str) -> str:
     """The Markdown of a page that no other file holds."""
     return (TEMPLATES / f"{name}.md").read_text(encoding="utf-8")
 
@@ -82,7 +82,7 @@ def front_page(readme: str) -> str:
     start = lesson_file("start_here").name
     words = {"title": title, "about": about, "headline": headline, "offer": offer}
     moving = f"``````{{raw}} html\n{animation_html()}\n``````"
-    return template("front_page").format(picture=moving, start=start, paths=paths, **words)
+    return read_template("front_page").format(picture=moving, start=start, paths=paths, **words)
 
 
 def animation_html() -> str:

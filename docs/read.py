@@ -121,11 +121,11 @@ def link_to_pages(text: str) -> str:
     puzzles = lesson_file(PUZZLES).name  # which has no page here
     text = text.replace(f"]({puzzles}", f"](../notebooks/{puzzles}")
     text = re.sub(r"\]\((\d+_\w+)\.ipynb", r"](\1.md", text)
-    text = re.sub(r"""(\]\((?:[./\w]+\.md)?#|href="#)([^)"\s]+)""", _to_heading, text)
+    text = re.sub(r"""(\]\((?:[./\w]+\.md)?#|href="#)([^)"\s]+)""", _github_anchor, text)
     return text.replace("](solutions/", "](../notebooks/solutions/")
 
 
-def _to_heading(link: re.Match) -> str:
+def _github_anchor(link: re.Match) -> str:
     """The start of a link, and its heading as hosting sites name it: JupyterLab keeps the case."""
     return link[1] + re.sub(r"[^\w-]", "", link[2]).lower()
 

@@ -183,7 +183,7 @@ def lesson_list() -> str:
             if lesson_name(path) != GALLERY:
                 reading, exercising = minutes_of_lesson(path)
                 facts.append(f"{reading} minutes, and {exercising} for the exercises")
-            if found := prerequisite_numbers(path):
+            if found := format_prerequisites(path):
                 facts.append(f"builds on {found}")
             facts += recording_facts(path)
             name = f"**{lesson_number(path)} [{title(path)}](../read/{path.stem}.md)**"
@@ -202,7 +202,7 @@ def minutes_of_lesson(path: Path) -> tuple[int, int]:
     return stated_minutes(path), int(exercising)
 
 
-def prerequisite_numbers(path: Path) -> str:
+def format_prerequisites(path: Path) -> str:
     """The numbers of the lessons that a lesson builds on, as its first cell says."""
     found = first_screen_match(path, "'you need'", NEEDS)
     numbers = sorted(map(int, re.findall(r"\((\d+)_", found)))

@@ -47,7 +47,7 @@ def rules() -> dict[str, Any]:
         "request": js_regex(similar_causes.REQUEST),
         "guessed": similar_causes.GUESSED,
         "products": {name: js_regex(sign, re.I) for name, sign in similar_causes.PRODUCTS.items()},
-        "weights": similar_causes.word_weights(),
+        "weights": similar_causes.bm25_weights(),
         "less": similar_causes.LESS,
         "least": similar_causes.LEAST,
         "reported": js_regex(similar_causes.REPORTED),

@@ -25,7 +25,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 from examples import small_llama
 from examples.decoder import Config, Decoder
-from examples.split_decoder import DecodeGraph, join_group, nccl_sum, own_rows, part_sizes, split
+from examples.split_decoder import DecodeGraph, fused_sizes, join_group, nccl_sum, own_rows, split
 
 SIZES = {"1B": Config(), "8B": Config(dim=4096, hidden_dim=14336)}  # Llama 3.2 1B, Llama 3 8B
 DEPTHS = [("1B", 2), ("1B", 4), ("1B", 16), ("8B", 2), ("8B", 4)]  # blocks of which steps are timed
@@ -44,7 +44,7 @@ def parallelize(model: Decoder, n: int) -> None:
     mesh = init_device_mesh("cuda", (n,))
     for block in model.blocks:
         linears = block.attention.qkv, block.feed_forward.gate_up
-        for linear, sizes in zip(linears, part_sizes(block), strict=True):
+        for linear, sizes in zip(linears, fused_sizes(block), strict=True):
             shares = [own_rows(linear.weight, sizes, rank, n) for rank in range(n)]
             linear.weight.copy_(torch.cat(shares))  # sorted by rank
         parallelize_module(block, mesh, PLAN)

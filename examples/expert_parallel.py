@@ -114,7 +114,7 @@ def capture(step: Callable, x: Tensor) -> tuple[torch.cuda.CUDAGraph, tuple]:
     return graph, y
 
 
-def microseconds(graph: torch.cuda.CUDAGraph, replays: int = 20, rounds: int = 5) -> float:
+def time_replay_us(graph: torch.cuda.CUDAGraph, replays: int = 20, rounds: int = 5) -> float:
     """The time of a replay, the median of some rounds."""
     times = []
     for _ in range(rounds):
@@ -150,7 +150,7 @@ def compare_with_one_gpu(capacity: int) -> None:
     products, _ = capture(layer.run_experts, rows)
     graphs = {"layer": graph, "products": products, "all-to-alls": exchanges}
     for name, one in graphs.items():
-        line[f"{name} µs"] = microseconds(one)
+        line[f"{name} µs"] = time_replay_us(one)
         one.reset()  # before the group of ranks ends
     print(json.dumps(line) + "\n", end="", flush=True)  # in one piece, because all ranks print
 

@@ -171,11 +171,11 @@ def differences(old: dict[str, list], new: dict[str, list]) -> list[str]:
             if changed:
                 lines.append(f"~ {row} {new_names[row][:WIDTH]}: {changed}")
     if old_names == new_names:
-        lines += _edges_only_in_one(old, new, "old") + _edges_only_in_one(new, old, "new")
+        lines += _extra_edge_lines(old, new, "old") + _extra_edge_lines(new, old, "new")
     return lines
 
 
-def _edges_only_in_one(graph, other, name):
+def _extra_edge_lines(graph, other, name):
     """The edges that graph, of this name, has and the other one has not."""
     known = {tuple(edge) for edge in other["edges"]}
     edges = [edge for edge in graph["edges"] if tuple(edge) not in known]
@@ -198,13 +198,13 @@ def _changed(before, after):
         if before[what] != after[what]
     ]
     for place in sorted(before["numbers"].keys() | after["numbers"].keys(), key=int):
-        one, other = (_hex_to_number(node["numbers"].get(place, "")) for node in (before, after))
+        one, other = (_format_number(node["numbers"].get(place, "")) for node in (before, after))
         if one != other:
             words.append(f"parameter {place}: {one} -> {other}")
     return ", ".join(words)
 
 
-def _hex_to_number(digits):
+def _format_number(digits):
     """Bytes as a number: a float if they make one of ordinary size, else an integer."""
     data = bytes.fromhex(digits)
     if len(data) == 4:

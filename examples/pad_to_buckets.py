@@ -82,12 +82,12 @@ def encode_batches(encode: Callable, batches: Iterable[tuple[Tensor, Tensor]]) -
         copied.record()
         waiting.append((host_output, copied))
         if len(waiting) == 2:
-            yield wait_for_copy(*waiting.pop(0))
+            yield wait_for_output(*waiting.pop(0))
     for host_output, copied in waiting:
-        yield wait_for_copy(host_output, copied)
+        yield wait_for_output(host_output, copied)
 
 
-def wait_for_copy(host_output: Tensor, copied: torch.cuda.Event) -> Tensor:
+def wait_for_output(host_output: Tensor, copied: torch.cuda.Event) -> Tensor:
     """A result on the CPU."""
     copied.synchronize()  # 4. without this it may be the memory's old content
     return host_output

@@ -38,7 +38,7 @@ def own_columns(weight: Tensor, rank: int, world_size: int) -> Tensor:
     return weight.chunk(world_size, dim=1)[rank].clone()
 
 
-def part_sizes(block: nn.Module) -> tuple[list[int], list[int]]:
+def fused_sizes(block: nn.Module) -> tuple[list[int], list[int]]:
     """The sizes of queries, keys and values among the rows of qkv, and of both parts of gate_up."""
     attention = block.attention
     q_size = attention.n_heads * attention.head_dim
@@ -56,7 +56,7 @@ def split(model: Decoder, rank: int, world_size: int, all_reduce: Callable = ncc
         linear.weight = nn.Parameter(share, requires_grad=False)
 
     for block in model.blocks:
-        qkv_sizes, gate_up_sizes = part_sizes(block)
+        qkv_sizes, gate_up_sizes = fused_sizes(block)
         attention, feed_forward = block.attention, block.feed_forward
 
         qkv = attention.qkv

@@ -28,7 +28,7 @@ def missing_parts(path: Path) -> list[str]:
     """
     sources, prose = _read(path)
     return [
-        *_missing_course_part(path),
+        *_lesson_without_part(path),
         *_without_solution(path, sources),
         *_checks_in_stub_cells(sources),
         *_without_scenario(unnumbered(path.stem), sources),
@@ -62,7 +62,7 @@ def _read(path: Path) -> tuple[list[str], str]:
     return sources, "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
 
 
-def _missing_course_part(path: Path) -> Iterator[str]:
+def _lesson_without_part(path: Path) -> Iterator[str]:
     if part_of(path) not in PARTS:
         yield NO_PART.format(path=short(path), parts=", ".join(PARTS))
 

@@ -55,7 +55,7 @@ def measure(
         for name, step in variants.items():
             for _ in range(warmup):
                 step()
-            counts[name] = _counts(step, burst, steps, clock, wait)
+            counts[name] = _step_counts(step, burst, steps, clock, wait)
         for number in range(rounds):
             for name, step in variants.items():
                 burst_size, step_count = counts[name]
@@ -80,7 +80,7 @@ def _time(step, burst, steps, clock, wait):
     return (issued - start) / burst * 1e6, (done - start) / steps * 1e6
 
 
-def _counts(step, burst, steps, clock, wait):
+def _step_counts(step, burst, steps, clock, wait):
     """How many steps a burst and a visit have: as given, else by time."""
     if burst is None and steps is None:
         burst = 1

@@ -25,7 +25,7 @@ import pytest
 from course.files import changed_files
 from course.lessons import unnumbered
 from course.paths import ROOT
-from course.recordings.statements import canonical
+from course.recordings.statements import nested_lists_of
 from tests.support.notebooks import LESSONS, code
 from tests.support.project import SETTINGS
 from tests.support.seconds import TABLE, row_of_test
@@ -187,7 +187,10 @@ def functions(source: str) -> dict[str, tuple[int, str]]:
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     bodies = [("", tree.body), *((f"{node.name}.", node.body) for node in classes)]
     return {
-        prefix + node.name: (min([node, *node.decorator_list], key=_line).lineno, canonical(node))
+        prefix + node.name: (
+            min([node, *node.decorator_list], key=_line).lineno,
+            nested_lists_of(node),
+        )
         for prefix, body in bodies
         for node in body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)

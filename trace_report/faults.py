@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from trace_report.trace_file import GIVES_WORK, explain_no_gpu, is_named
+from trace_report.trace_file import GIVES_WORK, explain_no_gpu, name_matches
 
 CLOCK_US = 1  # how far the clocks of CPU and GPU may be apart: older traces count whole µs
 DEVICE_WAITS = ".*(?:Device|Ctx|Context)Synchronize"
@@ -60,7 +60,7 @@ def _overlap_fault(steps):
 
 def _lost_kernel_fault(launches, gpu):
     """Launches of the steps without any activity: each graph has one, and each kernel."""
-    calls = launches[(launches.step >= 0) & is_named(launches, GIVES_WORK)]
+    calls = launches[(launches.step >= 0) & name_matches(launches, GIVES_WORK)]
     lost = calls[~calls.correlation.isin(gpu.correlation)]
     if lost.empty:
         return ""
@@ -109,7 +109,7 @@ def _end_after_wait_us(steps, waits, gpu):
     own = gpu[gpu.step >= 0]
     one_stream = len(own[["device", "stream"]].drop_duplicates()) == 1
     pattern = ".*(?:Stream|Device|Ctx|Context)Synchronize" if one_stream else DEVICE_WAITS
-    waits = waits[is_named(waits, pattern) & waits.process.isin(steps.process)]
+    waits = waits[name_matches(waits, pattern) & waits.process.isin(steps.process)]
     waits = waits.sort_values("start_us")
     if waits.empty or own.device.nunique() > 1:
         return pd.Series(dtype=float)

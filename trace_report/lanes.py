@@ -124,14 +124,14 @@ def _draw(axes, part, end):
     gpu, others = part["gpu"], part["others"]
     labels, streams = _labels(part), _streams(part)
     _draw_ranges(axes, part["ranges"], end)
-    _lane(axes, 1, part["launches"], "launch")
-    _lane(axes, 1, part["waits"], "waiting")
+    _draw_lane(axes, 1, part["launches"], "launch")
+    _draw_lane(axes, 1, part["waits"], "waiting")
     ties = []
     for row, (device, stream) in enumerate(streams, len(labels) - len(streams)):
         own = gpu[(gpu.device == device) & (gpu.stream == stream)]
         foreign = others[(others.device == device) & (others.stream == stream)]
-        _lane(axes, row, foreign, "GPU busy time", alpha=0.3)
-        _lane(axes, row, own, "GPU busy time")
+        _draw_lane(axes, row, foreign, "GPU busy time", alpha=0.3)
+        _draw_lane(axes, row, own, "GPU busy time")
         launched = own.at_us + own.launch_us - own.start_us
         known = zip(launched, own.at_us, strict=True)
         ties += [((x, 1.35), (at, row - 0.35)) for x, at in known if x == x]
@@ -139,7 +139,7 @@ def _draw(axes, part, end):
     axes.set(yticks=range(len(labels)), yticklabels=labels, ylim=(len(labels) - 0.5, -0.5))
 
 
-def _lane(axes, row, events, colour, **style):
+def _draw_lane(axes, row, events, colour, **style):
     style = {"facecolor": COLOURS[colour], "edgecolor": COLOURS[colour], "linewidth": 0.6} | style
     bars = list(zip(events.at_us, events.dur_us, strict=True))
     axes.broken_barh(bars, (row - 0.35, 0.7), **style)
@@ -148,7 +148,7 @@ def _lane(axes, row, events, colour, **style):
 def _draw_ranges(axes, ranges, end):
     """The host ranges, with names inside where they fit, else above them where there is room."""
     apart = {"edgecolor": "white", "linewidth": 1} if len(ranges) < 200 else {}
-    _lane(axes, 0, ranges, "host time", alpha=0.75, **apart)
+    _draw_lane(axes, 0, ranges, "host time", alpha=0.75, **apart)
     tie = {"color": COLOURS["host time"], "linewidth": 0.7, "clip_on": False}
     taken = 0
     for name, at_us, dur_us in ranges[["name", "at_us", "dur_us"]].itertuples(index=False):

@@ -13,7 +13,7 @@ import pandas as pd
 
 from trace_report.lanes import COLOURS
 from trace_report.step_view import events_of_step, short_name
-from trace_report.touch import touchable
+from trace_report.touch import touchable_html
 from trace_report.trace import Trace
 from trace_report.units import in_words
 
@@ -29,7 +29,7 @@ def timeline(traces: dict[str, Trace], step: int, still: str) -> str:
 
     Time counts from the step's start on the host. Raises IndexError if a trace has no such step.
     """
-    return touchable("timeline", still, timeline_data(traces, step))
+    return touchable_html("timeline", still, timeline_data(traces, step))
 
 
 def timeline_data(traces: dict[str, Trace], step: int) -> dict:

@@ -13,7 +13,7 @@ from typing import Any
 HERE = Path(__file__).parent
 
 
-def touchable(kind: str, still: str, data: Any, folder: Path = HERE) -> str:
+def touchable_html(kind: str, still: str, data: Any, folder: Path = HERE) -> str:
     """A picture as HTML: still (HTML) stands where no script runs; elsewhere the folder's kind.js
     draws the data in its place, in the style of kind.css.
     """

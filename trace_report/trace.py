@@ -13,7 +13,7 @@ import pandas as pd
 
 from trace_report import faults, verdict
 from trace_report.intervals import busy_time_until, clip_overlaps
-from trace_report.trace_file import WHOLE, is_named, read_tables
+from trace_report.trace_file import WHOLE, name_matches, read_tables
 
 NCCL = "nccl"  # begins the name of each kernel that communicates
 LONG = 10  # a launch call that takes so many times its usual time waits for room in the queue
@@ -104,7 +104,7 @@ class Trace:
         calls = self.launches[self.launches.step >= 0]
         ends = self.gpu.drop_duplicates("correlation").set_index("correlation").end_us
         ended_us = calls.correlation.map(ends.drop(np.nan, errors="ignore"))
-        blocks = is_named(calls, ".*Memcpy") & (ended_us <= calls.end_us)
+        blocks = name_matches(calls, ".*Memcpy") & (ended_us <= calls.end_us)
         blocks |= calls.dur_us > LONG * calls.groupby("name").dur_us.transform("median")
         rows = clip_overlaps(calls[blocks], ["step"])
         busy_us = busy_time_until(self.gpu, rows.end_us) - busy_time_until(self.gpu, rows.start_us)
@@ -194,7 +194,7 @@ class Trace:
         kernels = own[own.kind == "kernel"]
         means["gpu_busy_us"] = within(own)  # work of two steps at once counts once
         means["any_busy_us"] = within(used)
-        means["collective_us"] = work_us - within(busiest[~is_named(busiest, NCCL)])
+        means["collective_us"] = work_us - within(busiest[~name_matches(busiest, NCCL)])
         means["outside_us"] = work_us - within(own)
         means["orphan_us"] = within(every) - work_us
         means["step_us"] = step_us

@@ -61,7 +61,7 @@ def outermost(annotations: pd.DataFrame) -> pd.DataFrame:
 
 def explain_no_gpu(calls: pd.DataFrame) -> str:
     """Why a trace with these calls of the host holds no GPU activity."""
-    if not (launched := is_named(calls, GIVES_WORK)).any():
+    if not (launched := name_matches(calls, GIVES_WORK)).any():
         return NO_GPU
     return (
         f"it holds no GPU activity, although it holds {launched.sum()} launches such as "
@@ -117,10 +117,10 @@ def _tables(events, needs_gpu):
         steps = _single_step(host)
     steps = steps.reset_index(drop=True)
     calls = host[host.category.isin(["cuda_runtime", "cuda_driver"])]
-    launches = calls[is_named(calls, LAUNCH) | calls.correlation.isin(gpu.correlation.dropna())]
-    launches = launches.assign(graph=is_named(launches, ".*GraphLaunch"))
+    launches = calls[name_matches(calls, LAUNCH) | calls.correlation.isin(gpu.correlation.dropna())]
+    launches = launches.assign(graph=name_matches(launches, ".*GraphLaunch"))
     tables = {"cpu_ops": host[host.category == "cpu_op"], "annotations": annotations}
-    tables |= {"launches": launches, "waits": calls[is_named(calls, ".*Synchronize")]}
+    tables |= {"launches": launches, "waits": calls[name_matches(calls, ".*Synchronize")]}
     tables = {name: _with_step_column(table, steps) for name, table in tables.items()}
     gpu = _join(gpu, tables["launches"])
     return {"steps": steps.assign(step=steps.index), "gpu": gpu, **tables}
@@ -134,7 +134,7 @@ def _single_step(host):
     return pd.DataFrame([row | {"thread": thread, "process": process}])
 
 
-def is_named(table: pd.DataFrame, pattern: str) -> pd.Series:
+def name_matches(table: pd.DataFrame, pattern: str) -> pd.Series:
     """Whether each row's name matches the pattern from its start on; it is tried once per name."""
     matches = {name: re.match(pattern, name) is not None for name in table.name.unique()}
     return table.name.map(matches).astype(bool)

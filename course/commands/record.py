@@ -186,11 +186,11 @@ def encode_tables() -> None:
     """In the lesson's kernel: let each DataFrame that a cell shows carry its data."""
     bundles = get_ipython().display_formatter.mimebundle_formatter
     bundles.for_type(
-        pd.DataFrame, lambda frame, **_: {TABLE: encode("a table", _plain_table(frame))}
+        pd.DataFrame, lambda frame, **_: {TABLE: encode("a table", _plain_frame(frame))}
     )
 
 
-def _plain_table(frame: pd.DataFrame) -> pd.DataFrame:
+def _plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """A table in which all but numbers, booleans and None is the text that pandas shows of it."""
 
     def simple(value):

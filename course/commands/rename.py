@@ -68,7 +68,7 @@ def rename_lesson(old: str, new: str, root: Path = ROOT) -> list[Path]:
     for path in [path for pattern in FILES for path in root.glob(pattern.format(old))]:
         path.rename(path.with_name(name + path.suffix))
     named = re.compile(rf"""(?:(?<=["'`/.])|(?<=\d_)|^){old}\b(?!\()""", re.MULTILINE)
-    found = rewrite(root, partial(named.sub, name), TEXTS, lambda code: handed_on(code) is None)
+    found = rewrite_all(root, partial(named.sub, name), TEXTS, lambda code: handed_on(code) is None)
     return sorted({*found, *update_links(root)})
 
 
@@ -95,7 +95,7 @@ def file_stems(root: Path = ROOT) -> dict[str, str]:
 
 def update_links(root: Path = ROOT) -> list[Path]:
     """Write the lessons' present file names into all Markdown; return the files that changed."""
-    return rewrite(root, partial(renumber_file_names, files=file_stems(root)), LINKS)
+    return rewrite_all(root, partial(renumber_file_names, files=file_stems(root)), LINKS)
 
 
 def renumber_file_names(text: str, files: dict[str, str]) -> str:
@@ -111,7 +111,7 @@ def renumber_file_names(text: str, files: dict[str, str]) -> str:
     return FILE.sub(today, text)
 
 
-def rewrite(
+def rewrite_all(
     root: Path,
     new: Callable[[str], str],
     patterns: tuple[str, ...],
@@ -172,7 +172,7 @@ def rename_definition(old: str, new: str, root: Path = ROOT) -> list[Path]:
         for path, text in _markdown(root):
             if whole_word.search(CODE.sub("", text)):
                 raise ValueError(f"{old} is also a word of {short(path)}: rename it by hand.")
-    return rewrite(root, partial(whole_word.sub, new), TEXTS, lambda code: True)
+    return rewrite_all(root, partial(whole_word.sub, new), TEXTS, lambda code: True)
 
 
 def _trees(root: Path) -> Iterator[tuple[Path, ast.Module]]:

@@ -32,7 +32,7 @@ from course.recordings.reached_code import (
     redefined,
     tool_changes,
 )
-from course.recordings.recording import RecordedCell, Recording, first_line_in_lesson
+from course.recordings.recording import RecordedCell, Recording, cell_label_in_lesson
 from course.recordings.statements import ParsedCell, Statement, hash_all, needed_statements, parsed
 
 RUN_ABOVE = "In JupyterLab: Run, Run All Above Selected Cell."
@@ -46,7 +46,7 @@ class NeedsGPU(LessonError):
     """
 
 
-def closest_lesson_cell(source: str, lesson: str) -> str:
+def closest_cell_hint(source: str, lesson: str) -> str:
     """The %%gpu cell of a lesson from which this one was edited, to paste; "" if none is like it
     or the course has no such lesson.
     """
@@ -129,14 +129,14 @@ class History:
         if number is None:
             raise NeedsGPU(
                 f"this %%gpu cell is not one that was recorded: undo the change, {ELSEWHERE}"
-                + closest_lesson_cell(cell.source, recording.path.stem)
+                + closest_cell_hint(cell.source, recording.path.stem)
             )
         missing = [one for one in recording.cells[:number] if one.cell not in self.played]
         if missing:
             more = f" {RUN_ABOVE}" if len(missing) > 1 else ""
             raise NeedsGPU(
                 "this %%gpu cell was recorded after the %%gpu cell with the line "
-                f"`{first_line_in_lesson(recording, missing[0])}`, which was not run here: "
+                f"`{cell_label_in_lesson(recording, missing[0])}`, which was not run here: "
                 f"run it first, {ELSEWHERE}{more}"
             )
         self._look("something between two cells")

@@ -24,7 +24,7 @@ import nbformat
 from course.paths import ROOT
 from course.recordings.counts import ROOMS, TOOLS, affects_recordings, tool_of_module
 from course.recordings.free_names import Definition, Function
-from course.recordings.statements import IMPORT, bound, canonical, parsed, short_hash
+from course.recordings.statements import IMPORT, bound, nested_lists_of, parsed, short_hash
 
 SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)  # in Python's order
 REBINDING = {"globals", "locals", "vars", "setattr", "delattr", "exec", "eval", "__import__"}
@@ -209,7 +209,7 @@ def file_hash(file: Path) -> str:
 def _file_hash(file: Path, changed: int, size: int) -> str:
     content = file.read_bytes()
     if file.suffix == ".py":
-        return short_hash(canonical(ast.parse(content)))
+        return short_hash(nested_lists_of(ast.parse(content)))
     with suppress(UnicodeDecodeError):  # no text
         content = file.read_text(encoding="utf-8").encode()
     return hashlib.sha256(content).hexdigest()[:12]
@@ -241,7 +241,7 @@ def _is_there(root: Path, name: str) -> bool:
     module and not only an import.
     """
     if "/" in name:
-        return (root / name).is_file() or bool(_lesson_notebooks(root, name))
+        return (root / name).is_file() or bool(_notebooks_named(root, name))
     module = module_of(name, root)
     first = name.removeprefix(f"{module}.").partition(".")[0]
     nodes = _module(root, module).bindings.get(first, [])
@@ -258,7 +258,7 @@ def _bindings(body: Iterable[ast.stmt]) -> Bindings:
 
 @cache
 def _hash(node: ast.AST) -> str:
-    return short_hash(canonical(node))
+    return short_hash(nested_lists_of(node))
 
 
 @cache
@@ -322,7 +322,7 @@ def _named_file_hashes(node: ast.AST, module: str, root: Path) -> dict[str, str]
     for inner in ast.walk(node):
         match inner:
             case ast.Call(ast.Name("lesson_file"), [ast.Constant(str(name))]):
-                for file in _lesson_notebooks(root, f"notebooks/{name}"):
+                for file in _notebooks_named(root, f"notebooks/{name}"):
                     found[f"notebooks/{name}"] = _hash_of_functions(file)
     return found
 
@@ -342,7 +342,7 @@ def _patterns(node: ast.AST) -> list[str]:
     return [text for text in found if re.fullmatch(r"(\.\./)?[^\s/]([^\n/]|/(?!/))*\.\w+", text)]
 
 
-def _lesson_notebooks(root: Path, name: str) -> list[Path]:
+def _notebooks_named(root: Path, name: str) -> list[Path]:
     """The notebook that has this name without its number: "notebooks/start_here"."""
     folder, _, own = name.rpartition("/")
     return list((root / folder).glob(f"[0-9]*_{escape(own)}.ipynb"))

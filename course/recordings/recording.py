@@ -164,7 +164,7 @@ def _cell_label(source: str) -> str:
     return lines[nodes[0].lineno - 1 if nodes else -1].strip()
 
 
-def first_line_in_lesson(recording: Recording, cell: RecordedCell) -> str:
+def cell_label_in_lesson(recording: Recording, cell: RecordedCell) -> str:
     """The line of a recorded cell that the reader sees, or what the recording says."""
     try:
         lesson = nbformat.read(lesson_file(recording.path.stem), as_version=4)

@@ -54,14 +54,14 @@ def parsed(source: str) -> ParsedCell:
     """A cell, from its source."""
     body, names = tree(source).body, handed_on(source)
     found = tuple(_statement(node) for whole in body for node in _one_import_per_name(whole))
-    whole = canonical(ast.Module(body, [])) if body else source.split()
+    whole = nested_lists_of(ast.Module(body, [])) if body else source.split()
     return ParsedCell(source, names, found, short_hash([names, whole]))
 
 
 def _statement(node: ast.stmt) -> Statement:
     binds, read = frozenset(bound(node)), frozenset(reads(node))
     later = frozenset(reads_when_called(node))
-    return Statement(node, short_hash(canonical(node)), binds, read, later)
+    return Statement(node, short_hash(nested_lists_of(node)), binds, read, later)
 
 
 def _one_import_per_name(node: ast.stmt) -> list[ast.stmt]:
@@ -129,17 +129,17 @@ def hash_all(found: Iterable[Statement]) -> str:
     return short_hash(sorted({one.hash for one in found}))
 
 
-def canonical(node: Any) -> Any:
+def nested_lists_of(node: Any) -> Any:
     """Code as JSON, without what changes nothing; the same on every version of Python."""
     if isinstance(node, ast.AnnAssign) and node.value:
         node = ast.Assign([node.target], node.value)
     if isinstance(node, ast.ImportFrom) and node.module and not affects_recordings(node.module):
         node = ast.ImportFrom(None, node.names, 0)
     if isinstance(node, ast.AST):
-        fields = ((name, canonical(value)) for name, value in _hashed_fields(node))
+        fields = ((name, nested_lists_of(value)) for name, value in _hashed_fields(node))
         return [type(node).__name__, *([name, value] for name, value in fields if value)]
     if isinstance(node, list):
-        return [canonical(item) for item in node]
+        return [nested_lists_of(item) for item in node]
     return repr(node) if node is not None else None
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML
 
-from cpu_graph.svg import area, drawing, img_tag, rectangle, text
+from cpu_graph.svg import drawing, img_tag, rectangle, step_area, text
 from helpers.charts import COLOURS
 from helpers.trace import Trace
-from trace_report.touch import touchable
+from trace_report.touch import touchable_html
 from trace_report.trace_file import outermost
 
 HERE = Path(__file__).parent
@@ -66,7 +66,7 @@ def animate_capture(traces: dict[str, Trace], step: int = 3) -> HTML:
     data = {"end": round(window, 1), "left": LEFT, "right": RIGHT, "panel": [PANEL, top, tall]}
     still = img_tag(phases_svg(phases, said, window), " ".join([TITLE, *told]))
     data["phases"] = [vars(one) for one in phases]
-    return HTML(touchable("capture", still, data, HERE))
+    return HTML(touchable_html("capture", still, data, HERE))
 
 
 def trace_phase(name: str, trace: Trace, start: float, window: float) -> TimelinePhase:
@@ -138,7 +138,7 @@ def phase_panel(one: TimelinePhase, words: str, top: float, window: float) -> st
     drawn += [text(x(a) + 3, cpu + 18, name, 13, "#FFFFFF") for a, name in fitting]
     drawn += [rectangle(x(at), cpu + LANE - 5, 1.2, 5, COLOURS["launch"]) for at in one.launches]
     kind = "graph" if one.name == "capture" else "launch"
-    drawn.append(area([*stairs, (x(window), stairs[-1][1])], queue + LANE, COLOURS[kind]))
+    drawn.append(step_area([*stairs, (x(window), stairs[-1][1])], queue + LANE, COLOURS[kind]))
     drawn += [rectangle(x(a), gpu, x(b) - x(a), LANE, COLOURS["GPU busy time"]) for a, b in one.gpu]
     labels = {"CPU": cpu, "graph" if kind == "graph" else "queue": queue, "GPU": gpu}
     rules = [rectangle(LEFT, y + LANE, RIGHT - LEFT, 0.8, "#CCCCCC") for y in labels.values()]

@@ -28,7 +28,7 @@ from exercises.answers.wrong import (
     EVERY_TIME_THE_LAST,
     WRITTEN_OVER,
     Wrong,
-    returned_function,
+    require_function,
 )
 
 ONE_BEHIND = ("Each result is that of the input before.", "Copy first, then replay.")
@@ -184,7 +184,7 @@ def call_answer(
 
     Raises Wrong where it gives no tensors.
     """
-    returned_function(answer)
+    require_function(answer)
     used, counts = [], Counter()
     with watch_graphs() as seen:
         for request in requests:

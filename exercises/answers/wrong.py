@@ -32,7 +32,7 @@ class Wrong(Exception):
         super().__init__(f"{self.symptom} {self.repair}".rstrip())
 
 
-def returned_function(answer: Any) -> Callable:
+def require_function(answer: Any) -> Callable:
     """The function that an answer returned. Raises Wrong if it is none."""
     if not callable(answer):
         raise Wrong(f"A function is to be returned, not {short_repr(answer)}.")

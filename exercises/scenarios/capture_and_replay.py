@@ -16,8 +16,8 @@ from exercises.answers.graph_use import (
 from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import NO_WARM_UP, Runs, draw_int, require_replays, unpack_tensors
-from exercises.scenarios.rules import call_with_one_graph, one_graph, unmodified
-from exercises.scenarios.warm_ups import count_passes
+from exercises.scenarios.rules import call_with_one_graph, require_one_graph, unmodified
+from exercises.scenarios.warm_ups import record_passes
 
 FROZEN = (
     "Every result is divided by the sample's magnitude.",
@@ -56,7 +56,7 @@ def _judge_predictor(answer, result_of, symptoms):
             for message, wrong in symptoms.items()
         }
 
-    every, recorded = count_passes(net)
+    every, recorded = record_passes(net)
     with unmodified("sample", sample):
         used = call_answer(call_with_one_graph(answer, net, sample), list(batches))
         # in each call a copy in, an empty tensor, a copy out
@@ -104,7 +104,7 @@ def judge_trajectory(answer: Callable) -> None:
     if not are_close(found, expected):
         _raise_state_symptom(found, expected)
     require_replays(used.seen, states, "states")
-    one_graph(used.seen)
+    require_one_graph(used.seen)
     if step.cold:
         raise Wrong(NO_WARM_UP)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from exercises.answers.graph_use import call_answer
-from exercises.answers.wrong import Wrong, returned_function
+from exercises.answers.wrong import Wrong, require_function
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.rules import unmodified
 
@@ -94,7 +94,7 @@ def judge_graph_counted(answer: Callable) -> None:
 
     sample = xs[0].clone()
     with unmodified("sample or x", sample, xs):
-        function = returned_function(answer(lambda x: layer(x, capacity), total, sample))
+        function = require_function(answer(lambda x: layer(x, capacity), total, sample))
         _require_drop_count(function, total, start, xs, layer, capacity)
 
 

@@ -28,7 +28,7 @@ from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import draw_int, require_replay, require_replays, unpack
 from exercises.scenarios.eager import draw_batches, losses_of, make_sgd_step, perceptron, sgd
 from exercises.scenarios.repair_ten_scripts import count_activity
-from exercises.scenarios.rules import detached, one_graph, unmodified
+from exercises.scenarios.rules import refuse_grad, require_one_graph, unmodified
 from exercises.scenarios.warm_ups import TRAINED, require_untrained
 from helpers.model import training_step
 
@@ -67,10 +67,10 @@ def judge_train_on_plateau(answer: Callable) -> None:
     epochs, steps = 5, draw_int(4, 7)
     twin = copy.deepcopy(net)
     expected = _losses_with_plateau(net, batch, epochs, steps, "epoch")
-    with _record_metrics() as metrics, count_activity() as counts, watch_graphs() as seen:
+    with _recording_metrics() as metrics, count_activity() as counts, watch_graphs() as seen:
         losses = answer(twin, *batch, epochs, steps)
     require_replays(seen, epochs * steps, "steps")
-    one_graph(seen)
+    require_one_graph(seen)
     losses = _unpack_losses(losses, epochs * steps)
     if not are_close(losses[0], expected[0]):
         raise Wrong(f"The first loss is not the eager one. {TRAINED[0]}", TRAINED[1])
@@ -91,14 +91,14 @@ def _unpack_losses(losses, count):
     """The losses of a tensor that an answer returned, as a list."""
     if not torch.is_tensor(losses) or losses.numel() != count:
         raise Wrong(f"A tensor of {count} losses is asked, not {short_repr(losses)}.")
-    detached([losses])
+    refuse_grad([losses])
     losses = list(losses.flatten())
     require_distinct_results(losses)
     return losses
 
 
 @contextmanager
-def _record_metrics() -> Iterator[list]:
+def _recording_metrics() -> Iterator[list]:
     """What the schedulers of the block are given, one after the other."""
     metrics, step = [], lr_scheduler.ReduceLROnPlateau.step
 
@@ -169,17 +169,17 @@ def judge_train_in_half(answer: Callable) -> None:
     # on a GPU both may be close
     if are_close(used.given[:6], in_float32) and not are_close(used.given[:6], expected[:6]):
         raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
-    _scaled_as_eager(found_scales, scales, early, found_moved[6] and not moved[6])
+    _require_eager_scales(found_scales, scales, early, found_moved[6] and not moved[6])
     symptoms = {
         SCALED: lambda: _train_with_scaler(start, batches, 0, unscaled=False)[0],
         NOT_CLIPPED: lambda: _train_with_scaler(start, batches, 0, limit=1e9)[0],
     }
     used.require_results(expected, symptoms)
-    detached(used.kept)
+    refuse_grad(used.kept)
     used.require_launches(graphs=len(batches), operators=10**6)
 
 
-def _scaled_as_eager(found, expected, early, moved):
+def _require_eager_scales(found, expected, early, moved):
     """Raises Wrong with the cause if scales are not eager's, or an overflow moved the weights.
 
     early: the scales if the scaler has counted a warm-up.
@@ -261,7 +261,7 @@ def judge_train_prefetched(answer: Callable) -> None:
             beside = len(concurrent_replays()) // 2  # inputs and targets
             late = next(_race_symptoms(), None)
             require_replay(seen)
-            one_graph(seen)
+            require_one_graph(seen)
             if late:
                 raise Wrong(late)
             losses = _unpack_losses(losses, steps)

@@ -12,7 +12,7 @@ from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import Runs, require_replay, require_replays, unpack_tensors
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
-from exercises.scenarios.rules import detached, one_graph, unmodified
+from exercises.scenarios.rules import refuse_grad, require_one_graph, unmodified
 from exercises.scenarios.warm_ups import TRAINED, require_side_stream
 from helpers.model import training_step
 
@@ -42,7 +42,7 @@ def judge_graph_after_warm_up(answer: Callable) -> None:
     with unmodified("the first batch", batches):
         used = call_answer(answer(step), batches)
         require_replay(used.seen)
-        one_graph(used.seen)
+        require_one_graph(used.seen)
         if len(step.eager) != WARMUP:
             raise Wrong(f"The step ran eagerly {len(step.eager)} times, and {WARMUP} are asked.")
         require_side_stream(step.eager)
@@ -60,10 +60,10 @@ def judge_train_with_falling_rate(answer: Callable) -> None:
     with watch_graphs() as seen:
         losses = unpack_tensors(answer(net, batches), len(batches))
     require_replay(seen)
-    one_graph(seen)
+    require_one_graph(seen)
     frozen = losses_at([*rates[: WARMUP + 1], *[rates[WARMUP]] * 6])
     require_expected(losses, expected, [(FROZEN, frozen), (CONSTANT, losses_at(rates[:1] * 10))])
-    detached(losses)
+    refuse_grad(losses)
 
 
 def judge_resume(answer: Callable) -> None:
@@ -91,7 +91,7 @@ def judge_resume(answer: Callable) -> None:
             )
         used = call_answer(train, batches[4:])
         require_replay(used.seen)
-        one_graph(used.seen)
+        require_one_graph(used.seen)
     if are_close(used.given[:1], expected[:1]) and not are_close(used.given, expected):
         raise Wrong(
             "The first loss is right, the next ones are not.",

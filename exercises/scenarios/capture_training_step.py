@@ -20,11 +20,11 @@ from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import require_replays, unpack, unpack_tensors
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron, sgd
-from exercises.scenarios.rules import detached, one_graph, unmodified
+from exercises.scenarios.rules import refuse_grad, require_one_graph, unmodified
 from exercises.scenarios.warm_ups import (
     ANEW,
     TRAINED,
-    count_passes,
+    record_passes,
     require_no_draws,
     require_no_momentum,
     require_side_stream,
@@ -48,14 +48,14 @@ def judge_train_epoch(answer: Callable) -> None:
         with watch_graphs() as seen:
             losses = answer(net, momentum(net.parameters()), batches)
         require_replays(seen, 5)
-        one_graph(seen)
+        require_one_graph(seen)
         losses = unpack_tensors(losses, 5)
         raise_symptom(losses, [(EVERY_TIME_THE_FIRST, of_the_first)])
         require_distinct_results(losses)
         warmed = partial(losses_of, initial, momentum)
         symptoms = [(TRAINED, warmed(before[:1] * n + before)[n:]) for n in range(1, 6)]
         require_expected(losses, expected, symptoms)
-        detached(losses)
+        refuse_grad(losses)
 
 
 def judge_log_and_capture(answer: Callable) -> None:
@@ -78,7 +78,7 @@ def judge_log_and_capture(answer: Callable) -> None:
         used.require_launches(graphs=5, operators=15)
         if not are_close([torch.as_tensor(norm)], [norm_before]):
             raise Wrong("The norm is not that of the weights before training.")
-        detached(used.kept)
+        refuse_grad(used.kept)
 
 
 def judge_continue_with_graph(answer: Callable) -> None:
@@ -92,14 +92,14 @@ def judge_continue_with_graph(answer: Callable) -> None:
     with unchanged(net, optimizer):
         expected = [step(*batch) for batch in batches[3:]]
     with unmodified(CALLERS, batches):
-        _, recorded = count_passes(net)
+        _, recorded = record_passes(net)
         with require_no_draws(), _require_training_restored(net, optimizer):
             train = answer(net, optimizer, step, *batches[3])
         require_side_stream(recorded.eager)
         used = call_answer(train, batches[3:])
         used.require_results(expected)
         used.require_launches(graphs=5, operators=15)
-    detached(used.kept)
+    refuse_grad(used.kept)
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def judge_capture_training(answer: Callable) -> None:
     unclipped = losses_of(net, momentum, batches)
     optimizer = momentum(net.parameters())
     with unmodified(CALLERS, batches):
-        _, recorded = count_passes(net)
+        _, recorded = record_passes(net)
         with require_no_draws(), require_untrained(net):
             with count_launches() as building:
                 train = answer(net, optimizer, *batches[0])
@@ -170,7 +170,7 @@ def judge_capture_training(answer: Callable) -> None:
             "The losses are close to the eager ones, but the weights after five steps are not: "
             "from which batches do the gradients of a step come?"
         )
-    detached(used.kept)
+    refuse_grad(used.kept)
 
 
 def _distance(weights: dict, others: dict) -> float:

@@ -21,7 +21,7 @@ from exercises.answers.graph_use import (
 from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import as_functions, draw_int, require_replay
-from exercises.scenarios.rules import occupy_freed, one_graph, unmodified
+from exercises.scenarios.rules import occupy_freed, require_one_graph, unmodified
 
 HALF_WRITTEN = (
     "A replay computed with a part of the new weights.",
@@ -67,7 +67,7 @@ FREED_EARLY = (
 )
 
 
-def without_capture(change: Callable, *arguments: Any) -> None:
+def call_without_capture(change: Callable, *arguments: Any) -> None:
     """Call a function that changes weights. Raises Wrong if it captures."""
     with watch_graphs() as seen:
         change(*arguments)
@@ -123,10 +123,10 @@ def _require_merged_adapter(returned, base, batches, adapters):
     before = check(outputs())
     for merged in (adapters[:1], adapters[1:]):
         for adapter in merged:
-            without_capture(merge, *adapter)
+            call_without_capture(merge, *adapter)
         added = [(ADDED, outputs(*merged))] if len(merged) > 1 else []
         check(outputs(merged[-1]), (NEVER_MERGED, outputs()), *added)
-        without_capture(unmerge)
+        call_without_capture(unmerge)
         after = check(outputs(), (STILL_MERGED, outputs(merged[-1])), (ADDED, outputs(merged[0])))
         differing = sum(int((a != b).sum()) for a, b in zip(after, before, strict=True))
         if differing:
@@ -153,7 +153,7 @@ def judge_adapter_rows(answer: Callable) -> None:
         _require_adapter_per_row(
             as_functions(returned, "predict", "load"), weight, batches, slots, rank
         )
-    one_graph(built)
+    require_one_graph(built)
 
 
 def _require_adapter_per_row(returned, weight, batches, slots, rank):
@@ -176,7 +176,7 @@ def _require_adapter_per_row(returned, weight, batches, slots, rank):
         for slot in loaded:
             A = torch.randn(rank, n_in, device="cuda")
             B = torch.randn(n_out, rank, device="cuda")
-            without_capture(load, slot, A.clone(), B.clone())
+            call_without_capture(load, slot, A.clone(), B.clone())
             deltas[number, slot] = B @ A
         some, of_rows = (given[2 * number : 2 * number + 2] for given in (batches, slots))
         right = outputs(deltas[number], some, of_rows)
@@ -223,7 +223,7 @@ def _publish_and_predict(predict, publish, versions, batches, stream):
                 if number == 2:  # written just now, and freed as soon as publish returns
                     weights = [weight.clone() for weight in weights]
                 before = count_stream_launches(stream)
-                without_capture(publish, weights)
+                call_without_capture(publish, weights)
                 if on_stand_in() and count_stream_launches(stream) == before:
                     raise Wrong("The copies do not run on stream.", "Keep them there.")
                 shapes = [weight.shape for weight in weights]
@@ -257,10 +257,10 @@ def judge_published(answer: Callable) -> None:
         predict, publish = as_functions(answer(net, sample, stream), "predict", "publish")
         torch.cuda.synchronize()
         results = _publish_and_predict(predict, publish, versions, batches, stream)
-        _of_their_versions(results, batches, output)
+        _require_versions(results, batches, output)
 
 
-def _of_their_versions(results, batches, output):
+def _require_versions(results, batches, output):
     """Raises Wrong unless each result was computed with the weights published before it."""
     for number, (result, batch) in enumerate(zip(results, batches, strict=True)):
         fitting = [version for version in range(3) if are_close([result], [output(version, batch)])]

@@ -12,7 +12,7 @@ from exercises.answers.tensors import copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
-from exercises.scenarios.rules import call_with_one_graph, detached, unmodified
+from exercises.scenarios.rules import call_with_one_graph, refuse_grad, unmodified
 from exercises.scenarios.warm_ups import require_no_draws, require_no_momentum, require_untrained
 
 NEVER_MOVES = (
@@ -47,11 +47,11 @@ def judge_train_as_advised(answer: Callable) -> None:
             optimizer.register_step_post_hook(lambda *_, stepped=stepped: stepped.append(True))
             used = call_answer(train, batches)
         used.require_results(expected, symptoms)
-        detached(used.kept)
-        _as_advised(used, bool(stepped), found, graph, whole)
+        refuse_grad(used.kept)
+        _judge_choice(used, bool(stepped), found, graph, whole)
 
 
-def _as_advised(used, stepped, found, graph, whole):
+def _judge_choice(used, stepped, found, graph, whole):
     """Raises Wrong unless the steps ran as the tree says for found."""
     case = f"(found is {found})"
     if not graph:
@@ -90,10 +90,10 @@ def judge_graph_around_read(answer: Callable) -> None:
     expected = outputs()
     with unmodified("inputs", sample, inputs):
         used = call_answer(answer(first, left, right, sample), inputs)
-    _require_branch_replays(used, expected, outputs, drawn[1])
+    _require_chosen_branch(used, expected, outputs, drawn[1])
 
 
-def _require_branch_replays(used, expected, outputs, sample):
+def _require_chosen_branch(used, expected, outputs, sample):
     """Raises Wrong unless each call replayed the first graph and one of the other two."""
     calls = len(expected)
     frozen = (
@@ -124,5 +124,5 @@ def _require_branch_replays(used, expected, outputs, sample):
             "One graph is launched per call, so the rest runs eagerly, or both branches run: the "
             "CPU is to choose between two graphs."
         )
-    detached(used.kept)
+    refuse_grad(used.kept)
     used.require_launches(graphs=2 * calls, operators=8 * calls)

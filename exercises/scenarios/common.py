@@ -53,13 +53,13 @@ class Runs:
         (self.captured if capturing else self.eager).append(torch.cuda.current_stream())
 
 
-def one_pool(seen: GraphUse) -> None:
+def require_one_pool(seen: GraphUse) -> None:
     """Raises Wrong if captured graphs have different memory pools."""
     if len(seen.pools) > 1:
         raise Wrong(POOLS)
 
 
-def largest_first(captured: list[int]) -> None:
+def require_descending(captured: list[int]) -> None:
     """Raises Wrong unless graphs for so many rows were captured in falling order."""
     if captured != sorted(captured, reverse=True):
         raise Wrong(

@@ -21,7 +21,7 @@ from exercises.answers.graph_use import (
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import WRITTEN_OVER, Wrong
 from exercises.scenarios.common import draw_int, require_replay, unpack
-from exercises.scenarios.rules import call_with_one_graph, one_graph
+from exercises.scenarios.rules import call_with_one_graph, require_one_graph
 
 SIZES = Config(
     n_layers=1, dim=32, n_heads=4, n_kv_heads=2, hidden_dim=64, vocab_size=64, max_seq_len=40
@@ -204,7 +204,7 @@ def judge_generate(answer: Callable) -> None:
                     "warm-up: capture with warmup=1."
                 ) from None
         require_no_freed_reads()
-        one_graph(seen)
+        require_one_graph(seen)
         if not isinstance(given, list | tuple) or not all(isinstance(one, int) for one in given):
             raise Wrong("A list of whole numbers is asked: .tolist() makes one.")
         require_replay(seen)

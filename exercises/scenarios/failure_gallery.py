@@ -10,7 +10,7 @@ from exercises.answers.tensors import are_close
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.eager import perceptron
-from exercises.scenarios.rules import call_with_one_graph, detached, unmodified
+from exercises.scenarios.rules import call_with_one_graph, refuse_grad, unmodified
 
 ALL_ROWS = "Rows with a negative sum have a score other than 0."
 STANDS_STILL = (
@@ -40,7 +40,7 @@ def judge_capture_scores(answer: Callable) -> None:
                 "Keep every row, and give those with a negative sum a score of 0.",
             )
     used.require_results(expected, {ALL_ROWS: [2 * y for y in outputs]})
-    detached(used.kept)
+    refuse_grad(used.kept)
     used.require_launches(graphs=len(batches), operators=4 * len(batches))
 
 

@@ -15,8 +15,8 @@ from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
     draw_int,
-    largest_first,
-    one_pool,
+    require_descending,
+    require_one_pool,
     require_replays,
     require_smallest_fitting,
     unpack_tensors,
@@ -164,18 +164,18 @@ def judge_pad_to_buckets(answer: Callable) -> None:
     used.require_results(expected, {behind: stale})
     used.require_launches(graphs=len(requests), operators=6 * len(requests))
     require_smallest_fitting(used.seen.replayed, sizes, lengths)
-    _share_memory(inputs, built)
+    _require_sharing(inputs, built)
 
 
-def _share_memory(inputs, built):
+def _require_sharing(inputs, built):
     """Raises Wrong unless the graphs were captured in one pool and input, the largest first."""
     if len({address for _, address in inputs}) > 1:
         raise Wrong(
             "Each graph has its own static input: let all of them read the first rows of one, of "
             "the largest size."
         )
-    one_pool(built)
-    largest_first([rows for rows, _ in inputs])
+    require_one_pool(built)
+    require_descending([rows for rows, _ in inputs])
 
 
 def judge_read_results(answer: Callable) -> None:

@@ -12,7 +12,7 @@ from exercises.answers.tensors import are_close, are_equal, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import as_functions, draw_int
 from exercises.scenarios.eager import grads_of, perceptron
-from exercises.scenarios.rules import detached, unmodified
+from exercises.scenarios.rules import refuse_grad, unmodified
 from helpers.capture import unchanged
 
 EVAL = "Training has no dropout: capture it in training mode."
@@ -132,7 +132,9 @@ def _require_graph_per_size(calls, iterates, longer, mixed):
     used.require_launches(graphs=len(requests), operators=3 * len(requests))
 
 
-def gradients_add_up(train: Callable, batches: list, own: list, generator: torch.Generator) -> None:
+def require_accumulation(
+    train: Callable, batches: list, own: list, generator: torch.Generator
+) -> None:
     """Raises Wrong if a second call does not add to the gradients of the first."""
     torch._foreach_zero_(own)
     train(batches[0])
@@ -234,6 +236,6 @@ def judge_train_and_validate(answer: Callable) -> None:
             "Validation is captured with gradients on, so its graph keeps what a backward pass "
             "would need: capture it under torch.no_grad()."
         )
-    detached(used.kept)
+    refuse_grad(used.kept)
     used.require_launches(graphs=2 * len(inputs), operators=20 * len(inputs))
-    gradients_add_up(train, inputs, grads_of(net), generator)
+    require_accumulation(train, inputs, grads_of(net), generator)

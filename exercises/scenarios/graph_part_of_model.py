@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from exercises.answers.graph_use import call_answer, raise_symptom, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
-from exercises.answers.wrong import EAGER, EVERY_TIME_THE_FIRST, Wrong, returned_function
+from exercises.answers.wrong import EAGER, EVERY_TIME_THE_FIRST, Wrong, require_function
 from exercises.scenarios.common import NO_WARM_UP, Runs, draw_int
 from exercises.scenarios.eager import accumulated_gradients, draw_batches
 from exercises.scenarios.rules import unmodified
@@ -170,7 +170,7 @@ def _count_replays_per_call(solver: Callable) -> Iterator[tuple]:
 
     def call(x):
         counts.append(0)
-        return returned_function(solver)(x)
+        return require_function(solver)(x)
 
     def counting(graph):
         counts[-1] += 1

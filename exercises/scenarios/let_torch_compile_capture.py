@@ -23,7 +23,7 @@ from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.eager import draw_batches, losses_of, momentum, perceptron
-from exercises.scenarios.rules import call_with_one_graph, detached, unmodified
+from exercises.scenarios.rules import call_with_one_graph, refuse_grad, unmodified
 from exercises.scenarios.warm_ups import require_no_momentum, require_untrained
 
 OWN_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that capture by themselves
@@ -220,4 +220,4 @@ def judge_graph_compiled(answer: Callable) -> None:
                 "returned was called in the capture."
             )
         used.require_results(expected, {EVERY_TIME_THE_FIRST: first_again})
-        detached(used.kept)
+        refuse_grad(used.kept)

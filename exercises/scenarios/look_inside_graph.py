@@ -14,7 +14,7 @@ from exercises.answers.graph_use import call_answer, watch_graphs
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import Runs, draw_int, unpack_tensors
 from exercises.scenarios.eager import draw_batches, losses_of, perceptron, sgd
-from exercises.scenarios.rules import concurrent_branches, detached, one_graph, unmodified
+from exercises.scenarios.rules import refuse_grad, require_concurrent, require_one_graph, unmodified
 from exercises.scenarios.warm_ups import require_untrained
 from helpers.capture import capture_step
 from helpers.model import training_step
@@ -42,13 +42,13 @@ def judge_graphed_training(answer: Callable) -> None:
     used.require_launches(graphs=5, operators=15)
     first = partial(losses_of, untouched, sgd, batches[:1] * 5)
     used.require_results(expected, {EVERY_TIME_THE_FIRST: first})
-    detached(used.kept)
-    one_graph(built)
+    refuse_grad(used.kept)
+    require_one_graph(built)
     if on_stand_in() is not None:  # on a GPU only a graph that was kept lists its nodes
-        _as_few_nodes(built.captured[0], untouched, batches[0])
+        _require_few_nodes(built.captured[0], untouched, batches[0])
 
 
-def _as_few_nodes(graph, net, batch):
+def _require_few_nodes(graph, net, batch):
     """Raises Wrong if the graph has nodes that a plain training step on net does not have."""
     step = partial(training_step, net, sgd(net.parameters()))
     plain = capture_step(step, *(tensor.clone() for tensor in batch))
@@ -82,13 +82,13 @@ def judge_capture_in_lanes(answer: Callable) -> None:
     order = sorted(range(len(costs)), key=lambda number: -costs[number])
     mixed = [[given[number] for number in order] for given in expected]
     used.require_results(expected, {MIXED: mixed})
-    one_graph(built)
+    require_one_graph(built)
     # on a GPU only a graph that was kept tells what waits for what, and torch's 32 streams of a
     # device come round again, so two new ones may be the same
     if on_stand_in() is not None:
         _require_shortest_lanes([work.captured[-1] for work in works], costs)
         nodes = built.captured[0].capture.nodes
-        concurrent_branches((one for one in nodes if one.operator.name() in PRODUCTS), LANES)
+        require_concurrent((one for one in nodes if one.operator.name() in PRODUCTS), LANES)
 
 
 def _require_shortest_lanes(streams, costs):

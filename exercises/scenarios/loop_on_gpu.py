@@ -10,7 +10,7 @@ from cpu_graph import on_stand_in
 from cpu_graph.graphs import Conditional, all_nodes, executed_nodes
 from exercises.answers.graph_use import GraphUse, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
-from exercises.answers.wrong import Wrong, returned_function
+from exercises.answers.wrong import Wrong, require_function
 from exercises.scenarios import rules
 from exercises.scenarios.common import draw_int, nodes_of, require_integers
 from exercises.scenarios.warm_ups import FILLED
@@ -83,7 +83,7 @@ def watch_loop(
                 "An index on the GPU is out of bounds (CUDA error: device-side assert triggered).",
                 "No iteration may index a row behind the limit.",
             ) from None
-    rules.one_graph(seen)
+    rules.require_one_graph(seen)
 
 
 def require_conditional_node(seen: GraphUse, loops: bool) -> None:
@@ -136,7 +136,7 @@ def judge_capture_generate(answer: Callable) -> None:
         },
     )
     require_integers(used.given)
-    _runs_as_often(runs, [max(row) for row in ends])
+    _require_run_counts(runs, [max(row) for row in ends])
 
 
 def _completions(distances, ring, limit, lengths):
@@ -148,7 +148,7 @@ def _completions(distances, ring, limit, lengths):
     return table
 
 
-def _runs_as_often(runs, expected):
+def _require_run_counts(runs, expected):
     """Raises Wrong if a launch ran the body more or less often than expected."""
     if on_stand_in() is None:
         return
@@ -183,7 +183,7 @@ def judge_capture_sampler(answer: Callable) -> None:
         return completion
 
     with watch_loop(limit, "token", sample, *starts) as (seen, runs):
-        sampler = returned_function(
+        sampler = require_function(
             answer(lambda token: table[token], sample, temperature, 0, limit)
         )
 
@@ -210,7 +210,7 @@ def judge_capture_sampler(answer: Callable) -> None:
         },
     )
     require_integers(used.given)
-    _runs_as_often(runs, [int((row != -1).sum()) for row in expected])
+    _require_run_counts(runs, [int((row != -1).sum()) for row in expected])
 
 
 def judge_guarded_step(answer: Callable) -> None:
@@ -225,7 +225,7 @@ def judge_guarded_step(answer: Callable) -> None:
         pair[draw_int(0, 2)][0, 0] += spoil
     addresses = [one.data_ptr() for one in parameters]
     with watch_graphs() as seen:
-        replay = returned_function(answer(parameters, 0.5))
+        replay = require_function(answer(parameters, 0.5))
     if [one.data_ptr() for one in parameters] != addresses:
         raise Wrong(
             "The parameters have new memory, and the graph writes to the old one.",

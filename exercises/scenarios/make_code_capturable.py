@@ -16,7 +16,7 @@ from exercises.answers.graph_use import (
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import draw_int, require_replay
-from exercises.scenarios.rules import one_graph
+from exercises.scenarios.rules import require_one_graph
 from exercises.scenarios.warm_ups import TRAINED
 from helpers.capture import capture_step
 
@@ -109,7 +109,7 @@ def judge_anneal_and_train(answer: Callable) -> None:
         losses = answer(weight, batches)
     require_replay(seen)
     require_no_freed_reads()
-    one_graph(seen)
+    require_one_graph(seen)
     if len(seen.replayed) not in (count, count - 3):  # a warm-up of three steps may count
         raise Wrong(f"{len(seen.replayed)} replays for {count} batches: one for each is asked.")
     if not isinstance(losses, list) or len(losses) != count:
@@ -125,7 +125,7 @@ def _require_trained_as_script(losses, weight, initial, batches, falling):
     count = len(batches)
 
     def trained_like(trained_on, temperatures):
-        expected, trained = _train_annealed(initial, trained_on, temperatures)
+        expected, trained = _train_as_script(initial, trained_on, temperatures)
         return are_close([losses, weight], [expected, trained])
 
     if trained_like(batches, falling):
@@ -145,13 +145,13 @@ def _require_trained_as_script(losses, weight, initial, batches, falling):
             "Every replay trains on the same batch.", "Copy the new one into the static input."
         )
     for steps in range(1, 4):
-        _, warm = _train_annealed(initial, batches[:1] * steps, falling)
+        _, warm = _train_as_script(initial, batches[:1] * steps, falling)
         for start in (0, steps):
-            raise_symptom(losses, [(TRAINED, _train_annealed(warm, batches, falling[start:])[0])])
+            raise_symptom(losses, [(TRAINED, _train_as_script(warm, batches, falling[start:])[0])])
     raise Wrong("The losses or the weight are not the script's.")
 
 
-def _train_annealed(weight, batches, temperatures):
+def _train_as_script(weight, batches, temperatures):
     """The losses and the weight of the script."""
     weight = weight.clone().requires_grad_()
     losses = []

@@ -19,7 +19,7 @@ from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EAGER, Wrong
 from exercises.scenarios.common import NO_WARM_UP, require_replay, unpack_tensors
 from exercises.scenarios.eager import accumulated_gradients, draw_batches, grads_of, losses_of, sgd
-from exercises.scenarios.rules import detached, unmodified
+from exercises.scenarios.rules import refuse_grad, unmodified
 from exercises.scenarios.warm_ups import Net
 
 OTHER_MODE = (EAGER, "A graphed module replays only in the mode that it was graphed in.")
@@ -86,7 +86,7 @@ def judge_train_in_place(answer: Callable) -> None:
         if len(seen.replayed) != 10:
             raise Wrong(f"{len(seen.replayed)} graphs were replayed where 5 steps need 2 each.")
         require_expected(losses, expected, [(TWICE, doubled)], what="Loss")
-        detached(losses)
+        refuse_grad(losses)
 
 
 def judge_graph_siamese(answer: Callable) -> None:

@@ -11,9 +11,9 @@ from torch.nn.functional import mse_loss
 from exercises.answers.graph_use import AnswerCalls, call_answer, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors, describe_first_difference
 from exercises.answers.wrong import Wrong
-from exercises.scenarios.common import draw_int, one_pool
+from exercises.scenarios.common import draw_int, require_one_pool
 from exercises.scenarios.eager import draw_batches, losses_of, make_sgd_step, perceptron, sgd
-from exercises.scenarios.rules import detached, unmodified
+from exercises.scenarios.rules import refuse_grad, unmodified
 from exercises.scenarios.warm_ups import require_untrained
 
 OLD_WEIGHTS = (
@@ -33,7 +33,7 @@ def judge_graph_per_buffer(answer: Callable) -> None:
     )
     with require_untrained(net), watch_graphs() as building:
         train = answer(make_sgd_step(net), net, buffers)
-    one_pool(building)
+    require_one_pool(building)
 
     def loaded() -> Iterator[int]:
         for number, batch in enumerate(batches):
@@ -59,7 +59,7 @@ def judge_bf16_steps_in_one_graph(answer: Callable) -> None:
     """Three stacks of k batches under autocast; the learning rate is high, so old weights show."""
     net, steps = perceptron(nn.Tanh()), draw_int(3, 6)
     batches = draw_batches(3 * steps)
-    stacks = _stacked_batches(batches, steps)
+    stacks = _batches_in_stacks(batches, steps)
     each, around, without = (
         list(torch.stack(_autocast_losses(net, batches, steps, where)).reshape(-1, steps))
         for where in ("each step", "all steps", "nothing")
@@ -84,7 +84,7 @@ def judge_bf16_steps_in_one_graph(answer: Callable) -> None:
     if _distance(used.given, without) < 0.1 * _distance(each, without):
         raise Wrong("The products run in float32.", "Keep the forward pass under autocast.")
     used.require_results(each)
-    detached(used.kept)
+    refuse_grad(used.kept)
     used.require_launches(graphs=3, operators=18)
 
 
@@ -112,7 +112,7 @@ def _autocast_losses(net, batches, steps, where):
     return losses
 
 
-def _stacked_batches(batches, steps):
+def _batches_in_stacks(batches, steps):
     """Pairs of stacks, (steps, rows, columns)."""
     return [
         tuple(map(torch.stack, zip(*batches[i : i + steps], strict=True)))

@@ -20,7 +20,7 @@ from exercises.answers.tensors import are_equal, copy_tensors
 from exercises.answers.wrong import Wrong
 
 
-def one_graph(seen: GraphUse) -> None:
+def require_one_graph(seen: GraphUse) -> None:
     """One graph: raises Wrong if more than one was captured."""
     if len(seen.captured) > 1:
         raise Wrong(f"It captures {len(seen.captured)} graphs.", "One is enough.")
@@ -30,7 +30,7 @@ def call_with_one_graph(answer: Callable, *arguments: Any) -> Any:
     """What an answer returns; raises Wrong if it captured more than one graph."""
     with watch_graphs() as seen:
         returned = answer(*arguments)
-    one_graph(seen)
+    require_one_graph(seen)
     return returned
 
 
@@ -49,7 +49,7 @@ def unmodified(what: str, *values: Any) -> Iterator[None]:
         )
 
 
-def detached(results: Any) -> None:
+def refuse_grad(results: Any) -> None:
     """A loss is returned without its autograd graph: raises Wrong if a result requires a
     gradient.
     """
@@ -60,7 +60,7 @@ def detached(results: Any) -> None:
         )
 
 
-def concurrent_branches(nodes: Iterable[Node], said: str | tuple[str, str]) -> None:
+def require_concurrent(nodes: Iterable[Node], said: str | tuple[str, str]) -> None:
     """Branches may run at the same time: raises Wrong(said) if something orders two of the nodes
     that are on different streams.
     """
@@ -69,7 +69,7 @@ def concurrent_branches(nodes: Iterable[Node], said: str | tuple[str, str]) -> N
             raise Wrong(said)
 
 
-def concurrent_graphs() -> None:
+def require_graph_overlap() -> None:
     """Graphs may run at the same time: called after a replay, raises Wrong if it had to wait for
     the replay before it, on the GPU or on the CPU. Only the stand-in knows.
     """

@@ -16,12 +16,12 @@ from exercises.answers.wrong import Wrong
 from exercises.scenarios.common import (
     WRITTEN_WHILE_READ,
     draw_int,
-    one_pool,
+    require_one_pool,
     require_replay,
     require_replays,
     require_smallest_fitting,
 )
-from exercises.scenarios.rules import one_graph, unmodified
+from exercises.scenarios.rules import require_one_graph, unmodified
 
 OWNS_MORE = (
     "A slot that is free in this batch still owns rows of an earlier one.",
@@ -66,7 +66,7 @@ def judge_serve_requests(answer: Callable) -> None:
     used.require_results(expected, symptoms)
     used.require_launches(graphs=len(batches), operators=10 * len(batches))
     require_smallest_fitting(used.seen.replayed, TOKEN_SIZES, [len(x) for x, _ in batches])
-    one_pool(built)
+    require_one_pool(built)
 
 
 def _results_in_buckets(step, batches, free=len, factor=1.0, ends=True):
@@ -135,11 +135,11 @@ def judge_decode_ahead(answer: Callable) -> None:
             delivered.append(tokens.clone().tolist())  # a clone sees what has not arrived
             raced.extend(races())
     require_replay(seen)
-    _right_tokens(delivered, table.cpu(), batches)
+    _require_tokens(delivered, table.cpu(), batches)
     if raced:
         raise Wrong(WRITTEN_WHILE_READ)
     require_replays(seen, count)
-    one_graph(seen)
+    require_one_graph(seen)
     if on_stand_in() and any(waited for waited, _ in launches[1:]):
         raise Wrong(
             "The CPU waits for the tokens of a step before it launches the next one.",
@@ -155,7 +155,7 @@ def judge_decode_ahead(answer: Callable) -> None:
             )
 
 
-def _right_tokens(delivered: list, table: torch.Tensor, batches: list) -> None:
+def _require_tokens(delivered: list, table: torch.Tensor, batches: list) -> None:
     """Raises Wrong unless the tokens of every step were yielded."""
     expected, without = _decoded(table, batches), _decoded(table, batches, goes_on=False)
     if len(delivered) != len(batches):

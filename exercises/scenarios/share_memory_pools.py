@@ -13,13 +13,13 @@ from exercises.answers.tensors import are_close, describe_first_difference
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import (
     draw_int,
-    largest_first,
-    one_pool,
+    require_descending,
+    require_one_pool,
     require_replay,
     require_smallest_fitting,
 )
 from exercises.scenarios.eager import perceptron
-from exercises.scenarios.rules import concurrent_graphs, one_graph, unmodified
+from exercises.scenarios.rules import require_graph_overlap, require_one_graph, unmodified
 
 MEET = "Both graphs write to the same memory while they run: each overwrites the other's results."
 WAITS = (
@@ -52,8 +52,8 @@ def judge_smallest_pool(answer: Callable) -> None:
     used.require_results(expected)
     used.require_launches(graphs=len(batches), operators=3 * len(batches))
     require_smallest_fitting(used.seen.replayed, sizes, rows)
-    one_pool(built)
-    largest_first([number for number, _ in captured])
+    require_one_pool(built)
+    require_descending([number for number, _ in captured])
     if any(hidden() is not None for _, hidden in captured):
         raise Wrong(
             "The hidden layer of a capture is still alive, so its block is not free for the next "
@@ -75,7 +75,7 @@ def judge_two_models(answer: Callable) -> None:
         replay(graph)
         if len(streams) % 2 == 0:
             try:
-                concurrent_graphs()
+                require_graph_overlap()
             except Wrong as wrong:
                 in_turn.append(wrong)
 
@@ -141,7 +141,7 @@ def judge_layer_means(answer: Callable) -> None:
         with unmodified("sample", batches):
             used = call_answer(answer(layers, batches[0]), batches)
     require_replay(used.seen)
-    one_graph(used.seen)
+    require_one_graph(used.seen)
     used.require_results(expected)
     if any(held):
         raise Wrong(

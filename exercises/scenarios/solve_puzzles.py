@@ -30,10 +30,10 @@ from exercises.answers.wrong import (
     EVERY_TIME_THE_FIRST,
     EVERY_TIME_THE_LAST,
     Wrong,
-    returned_function,
+    require_function,
 )
 from exercises.scenarios.common import require_replay, require_replays
-from exercises.scenarios.rules import one_graph
+from exercises.scenarios.rules import require_one_graph
 
 CHANGED = (
     "It changes a tensor of the caller.",
@@ -109,7 +109,7 @@ class Heard(Listener):
 
 def call_and_read(run: Callable, requests: Iterable[tuple], keeps: bool = True) -> AnswerCalls:
     """Call a function with each request, and read the results; if it keeps them, at the end."""
-    returned_function(run)
+    require_function(run)
     given, counts = [], Counter()
     with watch_graphs() as seen:
         for request in requests:
@@ -148,7 +148,7 @@ def read_unheard(value: Any) -> Any:
         return read(value)
 
 
-def unchanged(tensor: torch.Tensor, before: torch.Tensor, name: str = "x") -> None:
+def require_intact(tensor: torch.Tensor, before: torch.Tensor, name: str = "x") -> None:
     """Raises Wrong unless a tensor of the caller holds what it held before."""
     if not are_close(read_unheard(tensor), before):
         raise Wrong(f"It changes {name}, a tensor of the caller.", "Compute into a new tensor.")
@@ -182,7 +182,7 @@ def judge_ten_times(answer: Callable) -> None:
     used = call_and_read(answer, [(x,)])
     judge(used.kept, [10 * before])
     require_replay(used.seen)
-    unchanged(x, before)
+    require_intact(x, before)
 
 
 def judge_make_ten_times(answer: Callable) -> None:
@@ -222,7 +222,7 @@ def judge_count_up(answer: Callable) -> None:
     state = numbers()
     start = read(state)
     with watch_graphs() as seen, listening(outside := Heard()):
-        replay = returned_function(answer(state))
+        replay = require_function(answer(state))
     if not seen.captured:
         raise Wrong(EAGER)
     states, replays = [], []
@@ -253,7 +253,7 @@ def judge_make_shifted(answer: Callable) -> None:
     used = call_and_read(run, [()] * 2)
     judge(used.kept, expected)
     used.require_launches(graphs=2, operators=6)
-    unchanged(x, before)
+    require_intact(x, before)
     del later
 
 
@@ -303,12 +303,12 @@ def judge_on_two_streams(answer: Callable) -> None:
         y = require_tensor(answer(x))
     require_replay(seen)
     if on_stand_in():
-        _two_branches(seen)
+        _require_branches(seen)
     judge([read(y)], [known.sin() + known.cos()])
-    unchanged(x, known)
+    require_intact(x, known)
 
 
-def _two_branches(seen: GraphUse) -> None:
+def _require_branches(seen: GraphUse) -> None:
     nodes = {operator_of(node): node for node in seen.captured[-1].capture.nodes}
     if "sin" not in nodes or "cos" not in nodes:
         raise Wrong(
@@ -329,12 +329,12 @@ def judge_make_noisy(answer: Callable) -> None:
     x = numbers()
     known, seed = read(x), int(torch.randint(1000, ()))
     with watch_graphs() as built:
-        run = returned_function(answer(x))
+        run = require_function(answer(x))
     torch.manual_seed(seed)
     used = call_and_read(run, [()] * 3, keeps=False)
     used.require_only_replays()
     require_no_freed_reads()
-    unchanged(x, known)
+    require_intact(x, known)
     draws = _count_normal_draws(built) if on_stand_in() else 1
     used.require_launches(graphs=3, operators=3)
     noise = [result - known for result in used.kept]
@@ -397,7 +397,7 @@ def judge_score_and_decode(answer: Callable) -> None:
         return call
 
     with watch_graphs() as built:
-        run = returned_function(answer(x, noted(score), noted(decode)))
+        run = require_function(answer(x, noted(score), noted(decode)))
     given, expected = [], []
     replayed = []
     for _ in range(3):
@@ -410,7 +410,7 @@ def judge_score_and_decode(answer: Callable) -> None:
         replayed.append(seen.replayed)
         given.append([read(require_tensor(one)) for one in result])
         expected.append([one(read_unheard(new)) for one in (score, decode)])
-        unchanged(x, read_unheard(new))
+        require_intact(x, read_unheard(new))
     if not any(replayed):
         raise Wrong(EAGER)
     scored, decoded = (
@@ -424,10 +424,10 @@ def judge_score_and_decode(answer: Callable) -> None:
             "order of the replays.",
         )
     judge(given, expected)
-    _in_one_pool(built, replayed, [captured_in.get(one.__name__) for one in (score, decode)])
+    _judge_pool_use(built, replayed, [captured_in.get(one.__name__) for one in (score, decode)])
 
 
-def _in_one_pool(built: GraphUse, replayed: list, asked: list) -> None:
+def _judge_pool_use(built: GraphUse, replayed: list, asked: list) -> None:
     if len(built.pools) > 1:
         raise Wrong("The graphs have two pools.", "Give the second capture pool=... of the first.")
     if len(built.captured) != 2 or any(len(call) != 2 for call in replayed):
@@ -454,8 +454,8 @@ def judge_make_server(answer: Callable) -> None:
     follows = dict(zip(order, [*order[1:], order[0]], strict=True))
     table = torch.tensor([follows[token] for token in range(9)], device="cuda")
     with watch_graphs() as built:
-        respond = returned_function(answer(table, 9))
-    one_graph(built)
+        respond = require_function(answer(table, 9))
+    require_one_graph(built)
     del table
     requests = [(order[2], 5), (order[5], 4)]
     with listening(heard := Heard()):

@@ -11,7 +11,7 @@ from torch import Tensor
 from examples.decoder import Config, Decoder, new_kv_cache, prefill, project
 from exercises.answers.graph_use import call_answer
 from exercises.answers.tensors import are_equal, copy_tensors
-from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, returned_function
+from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong, require_function
 from exercises.scenarios.common import draw_int
 from exercises.scenarios.rules import call_with_one_graph
 
@@ -147,7 +147,7 @@ def require_text(own: State, expected_pos: Tensor, expected: Tensor) -> None:
 
 def positions_after_replays(function: Callable, input_pos: Tensor, calls: int) -> list[Tensor]:
     """The positions after each call. Raises Wrong unless each call is one launch of a graph."""
-    returned_function(function)
+    require_function(function)
 
     def moved():
         function()

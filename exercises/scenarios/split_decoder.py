@@ -10,9 +10,9 @@ from torch.nn.functional import linear
 
 from cpu_graph.log import places
 from exercises.answers.graph_use import AnswerCalls, GraphUse, call_answer, watch_graphs
-from exercises.answers.wrong import Wrong, returned_function
+from exercises.answers.wrong import Wrong, require_function
 from exercises.scenarios.common import draw_int, nodes_of, require_integers
-from exercises.scenarios.rules import one_graph, unmodified
+from exercises.scenarios.rules import require_one_graph, unmodified
 
 TWICE = "The bias of down is added twice: add it after the all-reduce, or on one rank before it."
 LEFT_OUT = "The bias of down is left out: add it once."
@@ -52,7 +52,7 @@ def judge_graph_feed_forward(answer: Callable) -> None:
                 function = answer(
                     up, down, lambda x, add=summand: x + add, rank, world_size, sample
                 )
-            reduced = with_summands(returned_function(function), summand, theirs)
+            reduced = wrap_with_summands(require_function(function), summand, theirs)
             used = call_answer(reduced, list(xs))
         expected = [one + down.bias for one in whole]
         no_bias = [linear(linear(x, up.weight).relu(), down.weight) for x in xs]
@@ -68,7 +68,7 @@ def judge_graph_feed_forward(answer: Callable) -> None:
             },
         )
         used.require_launches(graphs=4, operators=12)
-        one_graph(built)
+        require_one_graph(built)
         require_own_share(built, len(up.weight))
 
 
@@ -96,7 +96,7 @@ def _sent_by(answer, up, down, rank, world_size, xs):
         kept.append(x.clone())
         return kept[-1].clone()
 
-    function = returned_function(answer(up, down, all_reduce, rank, world_size, xs[0].clone()))
+    function = require_function(answer(up, down, all_reduce, rank, world_size, xs[0].clone()))
     sent = []
     for x in xs:
         function(x.clone())
@@ -106,7 +106,7 @@ def _sent_by(answer, up, down, rank, world_size, xs):
     return sent
 
 
-def with_summands(function: Callable, summand: Tensor, theirs: list[Tensor]) -> Callable:
+def wrap_with_summands(function: Callable, summand: Tensor, theirs: list[Tensor]) -> Callable:
     """The answer's function, called after the other rank has set what it sends."""
     turns = iter(theirs)
 
@@ -194,7 +194,7 @@ def _require_best_tokens(answer, heads, xs, rank):
 
     sample = xs[0].clone()
     with unmodified("sample or x", sample, xs):
-        function = returned_function(answer(heads[rank].clone(), gather, rank, sample))
+        function = require_function(answer(heads[rank].clone(), gather, rank, sample))
         if not shapes:
             raise Wrong(OWN_BEST)
         if any(pair != ((8,), (8,)) for pair in shapes):

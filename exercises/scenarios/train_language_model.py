@@ -14,7 +14,7 @@ from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.common import as_functions, draw_int
 from exercises.scenarios.eager import perceptron
-from exercises.scenarios.rules import detached, unmodified
+from exercises.scenarios.rules import refuse_grad, unmodified
 from exercises.scenarios.warm_ups import require_no_momentum, require_untrained
 from helpers.capture import capture_step, unchanged
 
@@ -96,7 +96,7 @@ def judge_accumulating_step(answer: Callable) -> None:
         require_no_momentum(optimizer)
         used = call_answer(step, [(*batch, new) for batch, new in zip(batches, rates, strict=True)])
         used.require_results(expected, _losses_of_mistakes(start, batches, rates))
-        detached(used.kept)
+        refuse_grad(used.kept)
         used.require_launches(graphs=5, operators=30)
         if max(seen) > rows:
             raise Wrong(

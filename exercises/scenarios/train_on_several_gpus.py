@@ -19,7 +19,7 @@ from exercises.answers.graph_use import call_answer, watch_graphs
 from exercises.answers.tensors import are_close, copy_tensors
 from exercises.answers.wrong import EVERY_TIME_THE_FIRST, Wrong
 from exercises.scenarios.eager import draw_batches, perceptron
-from exercises.scenarios.rules import detached, one_graph, unmodified
+from exercises.scenarios.rules import refuse_grad, require_one_graph, unmodified
 from exercises.scenarios.warm_ups import require_untrained
 
 ALONE = (
@@ -237,9 +237,9 @@ def judge_capture_ddp(answer: Callable, parts: int = 1) -> None:
     unsynced = NO_SYNC if any(ddp.unsynced for ddp in built) else ALONE
     symptoms[unsynced] = lambda: losses(batches, [None] * 5)
     used.require_results(expected, symptoms)
-    detached(used.kept)
+    refuse_grad(used.kept)
     used.require_launches(graphs=5, operators=15 + 5 * len(others))
-    one_graph(seen)
+    require_one_graph(seen)
 
 
 def judge_graph_under_ddp(answer: Callable) -> None:
@@ -257,7 +257,7 @@ def judge_graph_under_ddp(answer: Callable) -> None:
             NO_STEP: lambda: losses(batches, gradients, rate=0.0),
         },
     )
-    detached(used.kept)
+    refuse_grad(used.kept)
     if used.counts["graphs"] == len(batches):
         raise Wrong(
             "The whole step is one graph.",
@@ -294,5 +294,5 @@ def judge_skip_together(answer: Callable) -> None:
             MOMENTUM_TAKES: lambda: losses(skipped={1, 3, 4}, held="weights"),
         },
     )
-    detached(used.kept)
+    refuse_grad(used.kept)
     used.require_launches(graphs=6, operators=18 + 6 * (len(others) + 1))

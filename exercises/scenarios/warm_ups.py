@@ -56,7 +56,7 @@ def require_side_stream(streams: list) -> None:
         )
 
 
-def count_passes(net: nn.Module) -> tuple[Runs, Runs]:
+def record_passes(net: nn.Module) -> tuple[Runs, Runs]:
     """The forward passes of a network and its copies from now on: all of them, and those that
     autograd records.
     """

@@ -16,7 +16,7 @@ from course.commands import record
 from course.lessons import lesson_file
 from course.recordings import reached_code
 from course.recordings.cells import code_cells, handed_on
-from course.recordings.kernel_history import closest_lesson_cell
+from course.recordings.kernel_history import closest_cell_hint
 from course.recordings.recording import (
     Recording,
     RecordingError,
@@ -68,7 +68,7 @@ def test_one_character_of_a_gpu_cell_changed_needs_a_gpu(learner, change):
 
 def test_an_edited_gpu_cell_is_told_the_lessons_own():
     own = next(cell for cell in code(lesson_file("start_here")) if cell.startswith("%%gpu"))
-    assert closest_lesson_cell(f"{own} + 1", "start_here").endswith(f"\n\n{own}")
+    assert closest_cell_hint(f"{own} + 1", "start_here").endswith(f"\n\n{own}")
 
 
 @pytest.mark.parametrize("kind", ["missing", "truncated", "folder", "other json"])

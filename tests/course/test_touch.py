@@ -14,7 +14,7 @@ from cpu_graph.svg import img_tag
 from helpers.trace import read_trace
 from tests.support.pictures import data_of
 from tests.support.traces import event, kernel, launch, step
-from trace_report.touch import touchable
+from trace_report.touch import touchable_html
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_eager_capture_and_replay_come_from_the_traces(recorded_traces):
 
 def test_words_of_a_trace_cannot_become_code():
     strange = """'"></figure><script>alert(1)</script>&amp;"""
-    html = touchable("capture", img_tag("<svg/>", strange), strange, HERE)
+    html = touchable_html("capture", img_tag("<svg/>", strange), strange, HERE)
     assert html.count("<script>") == html.count("</figure>") == 1 and data_of(html) == strange
 
 

@@ -11,7 +11,7 @@ import torch
 from course.lessons import lesson_file
 from course.paths import ROOT
 from course.recordings.cells import python
-from course.recordings.statements import canonical
+from course.recordings.statements import nested_lists_of
 from cpu_graph import cpu_graphs
 from examples import train_gpt
 from examples.train_gpt import (
@@ -235,7 +235,7 @@ def test_heads_divide_the_width():
 def functions(source):
     """Each function, without its docstring and types."""
     nodes = ast.parse(source).body
-    return {node.name: canonical(node) for node in nodes if isinstance(node, ast.FunctionDef)}
+    return {node.name: nested_lists_of(node) for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 def test_the_lesson_trains_as_the_script():

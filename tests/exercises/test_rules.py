@@ -12,11 +12,11 @@ from exercises.scenarios import rules
 from tests.support.captures import EXERCISES, each
 
 SENTENCES = {  # of an exercise's text or stub -> the rules of which its scenario calls one
-    r"(?<!trains with )\bone graph\b": (rules.one_graph,),
+    r"(?<!trains with )\bone graph\b": (rules.require_one_graph,),
     r"caller's .{0,40}(not|never) change|as it is\b|keeps? (its|their) values": (rules.unmodified,),
-    r"\bdetached\b|without (its|an|their) autograd graph": (rules.detached,),
-    r"branches that may run at the same time": (rules.concurrent_branches,),
-    r"graphs can (still )?run at the same time": (rules.concurrent_graphs,),
+    r"\bdetached\b|without (its|an|their) autograd graph": (rules.refuse_grad,),
+    r"branches that may run at the same time": (rules.require_concurrent,),
+    r"graphs can (still )?run at the same time": (rules.require_graph_overlap,),
     r"may free .{0,20}right after": (rules.occupy_freed,),
 }
 

@@ -71,7 +71,7 @@ def test_the_launch_queue_never_fills(launches, launch_us, gpu_us):
     """A launch takes the CPU 2.5 µs or more; gpu_us: the GPU's time for all launches of a step."""
     machine, host_us = Machine(), launches * launch_us
     step = machine.step("a", host_us / 1e6, gpu_us / 1e6)
-    burst, steps = timing._counts(step, None, None, lambda: machine.now, machine.wait)
+    burst, steps = timing._step_counts(step, None, None, lambda: machine.now, machine.wait)
     started = burst * min(1.0, host_us / gpu_us)  # when the last one is issued
     assert launches * (burst - started) <= 1001
     assert steps == max(burst, 4)
