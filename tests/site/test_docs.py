@@ -16,6 +16,7 @@ FAULTS = dict(re.findall(r"^### (.*)\n((?:(?!^##).*\n)*)", FOUND, re.MULTILINE))
 NEED_MORE_THAN_THE_STAND_IN = {
     "The memory of a failed capture stays reserved",
     "A generator that is registered too late ends the process",
+    "The first replay draws from the seed of the capture",
     "graphsafe_get_state does not save the state",
     "Graphs with private pools share one cuBLAS workspace",
     "A capture that cuda.core begins has no pool",
