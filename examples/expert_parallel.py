@@ -93,7 +93,7 @@ class ExpertParallel(MoE):
         return (weights[..., None] * y).sum(1), kept.view(-1, TOP_K).all(1)
 
     def run_on_their_ranks(self, buffer: Tensor) -> Tensor:
-        """The experts' results for a buffer, as by_rank has it, whichever rank holds the expert."""
+        """The results for a buffer, as view_by_rank has it, whichever rank holds the expert."""
         rows = exchange(self.view_by_rank(buffer))  # 3. equal parts for all ranks
         rows = rows.transpose(0, 1).flatten(1, 2)  # (n_mine, ranks * capacity, n_embd)
         y = self.run_experts(rows)
