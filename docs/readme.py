@@ -27,7 +27,7 @@ from exercises import unfinished
 from helpers.charts import cpu_gpu_chart
 from helpers.timing import compare, quartiles
 from helpers.trace import Trace, read_trace
-from trace_report.chart import draw_trace_report as draw_traces
+from trace_report.chart import draw_trace_report
 
 README = ROOT / "README.md"
 LESSONS = ROOT / "docs/lessons.md"
@@ -265,7 +265,7 @@ def draw(path: Path = PICTURE) -> None:
 def draw_report(path: Path = REPORT) -> None:
     """Draw the report on the first lesson's two traces into a PNG."""
     traces = dict(zip(("eager", "graph"), first_traces(), strict=True))
-    draw_traces(traces, path, Description=chart_metadata(*first_chart_data()), Software=None)
+    draw_trace_report(traces, path, Description=chart_metadata(*first_chart_data()), Software=None)
 
 
 def badges() -> str:

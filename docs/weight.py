@@ -11,7 +11,7 @@ import sys
 import nbformat
 import pandas as pd
 
-from course.lessons import lessons as all_lessons
+from course.lessons import lessons
 from course.recordings.cells import code_cells
 from docs.lesson_page import is_folded
 from docs.lines import sources_at
@@ -50,7 +50,7 @@ def lessons_at(commit: str = "") -> dict[str, nbformat.NotebookNode]:
         found = [one for one in sources_at(commit) if one[0].match("notebooks/[0-9]*.ipynb")]
         texts = {path.stem: text for path, text in found}
     else:
-        texts = {path.stem: path.read_text() for path in all_lessons()}
+        texts = {path.stem: path.read_text() for path in lessons()}
     return {stem: nbformat.reads(text, as_version=4) for stem, text in sorted(texts.items())}
 
 

@@ -19,7 +19,7 @@ def build_model() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)).cuda()
 
 
-def addresses_and_layouts(model: nn.Module) -> dict[str, tuple]:
+def layouts(model: nn.Module) -> dict[str, tuple]:
     """Where each parameter and buffer is stored, and how."""
     named = [*model.named_parameters(), *model.named_buffers()]
     return {name: (t.data_ptr(), t.dtype, t.shape, t.stride()) for name, t in named}
@@ -39,7 +39,7 @@ class Engine:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             self.static_output = model(self.static_input)
-        self.captured = addresses_and_layouts(model)
+        self.captured = layouts(model)
 
     def predict(self, inputs: Tensor) -> Tensor:
         """The model's output for inputs of the sample's shape."""
@@ -52,7 +52,7 @@ class Engine:
         would not read them."""
         self.model.load_state_dict(weights)  # 1. in place: no assign=True
         # Make copies of weights (fused, quantized) again here, in place.
-        now = addresses_and_layouts(self.model)
+        now = layouts(self.model)
         replaced = [name for name in self.captured if now.get(name) != self.captured[name]]
         if replaced:  # 2. something else than update has replaced a tensor
             raise RuntimeError(f"{replaced[0]} was replaced: the graph reads the captured tensor.")

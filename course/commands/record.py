@@ -40,8 +40,8 @@ CELL_SECONDS = 600
 PACKAGES = ("torch", "pandas", "matplotlib", "nbclient", "ipykernel")
 EXTRAS = ("megatron-core", "transformer-engine", "triton")  # named where they are installed
 TOOLS = (
-    "from course.commands.record import encode_tables as _keep_tables, "
-    "peak_memory as _peak_memory, publish_values as _publish"
+    "from course.commands.record import encode_tables as _encode_tables, "
+    "peak_memory as _peak_memory, publish_values as _publish_values"
 )
 
 
@@ -114,11 +114,11 @@ def run(path: Path, staged: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]
     start = time.perf_counter()
     # a progress bar is no result: it would change with every recording
     with client.setup_kernel(env=os.environ | {RECORD_TO: str(staged), "TQDM_DISABLE": "1"}):
-        _run_in_kernel(client, "_keep_tables()")
+        _run_in_kernel(client, "_encode_tables()")
         for index, cell in enumerate(list(notebook.cells)):
             client.execute_cell(cell, index)
             if cell.cell_type == "code" and handed_on(cell.source) is not None:
-                (values,) = _run_in_kernel(client, f"_publish({handed_on(cell.source)!r})")
+                (values,) = _run_in_kernel(client, f"_publish_values({handed_on(cell.source)!r})")
                 outputs = [kept for one in cell.outputs if (kept := recorded_output(one))]
                 measured.append({"values": values.data[VALUES], "outputs": outputs})
         memory = _run_in_kernel(client, "_peak_memory()")[0].data["text/plain"]

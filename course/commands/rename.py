@@ -83,9 +83,8 @@ def split_lesson_name(name: str) -> tuple[str, str]:
 
 def refuse_taken_name(name: str, root: Path = ROOT) -> None:
     """Raise ValueError for a lesson's name that is taken."""
-    if name in file_stems(root):
-        file = f"notebooks/{file_stems(root)[name]}.ipynb"
-        raise ValueError(f"There is a lesson {name} already: {file}.")
+    if stem := file_stems(root).get(name):
+        raise ValueError(f"There is a lesson {name} already: notebooks/{stem}.ipynb.")
 
 
 def file_stems(root: Path = ROOT) -> dict[str, str]:

@@ -134,11 +134,14 @@ def code_hashes(cells: Iterable[CodeCell], root: Path = ROOT) -> dict[str, Any]:
         name: sorted(one.hash for one in needs.values() if name in one.binds)
         for name in sorted({name for one in needs.values() for name in one.binds})
     }
-    hashed = []
-    for cell, before in found:
-        begins = _cell_label(cell.source)
-        code = {"cell": parsed(cell.source).hash, "after": hash_all(before), "begins": begins}
-        hashed.append(code)
+    hashed = [
+        {
+            "cell": parsed(cell.source).hash,
+            "after": hash_all(before),
+            "begins": _cell_label(cell.source),
+        }
+        for cell, before in found
+    ]
     reached = {"format": FORMAT, "definitions": hashes(syntax_trees(found), root)}
     return reached | {"statements": statements, "cells": hashed}
 

@@ -241,8 +241,8 @@ def judge_graph_seeded_sampler(answer: Callable) -> None:
     used = call_answer(sample, [(list(seeds),) for seeds in calls])
     if used.counts["graphs"] and not are_close(used.given, expected):
         _raise_seed_symptom(used, repeated)
-    of_a_call = 4 * num_images * (num_steps + 1) + 8
-    used.require_launches(graphs=len(calls), operators=len(calls) * of_a_call)
+    per_call = 4 * num_images * (num_steps + 1) + 8
+    used.require_launches(graphs=len(calls), operators=len(calls) * per_call)
     used.require_results(expected)
 
 

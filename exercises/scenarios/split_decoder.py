@@ -208,8 +208,12 @@ def _require_best_tokens(answer, heads, xs, rank):
     other = [pair[1 - rank].indices + 16 * (1 - rank) for pair in best]
     wins = [pair[rank].values > pair[1 - rank].values for pair in best]
     own = [one + 16 * rank for one in mine]
-    mixed, turned = pick_winners(wins, mine, other), pick_winners(wins, other, own)
-    used.require_results(right, {OWN_TOKENS: mixed, OWN_BEST: own, OTHER_WAY: turned})
+    symptoms = {
+        OWN_TOKENS: pick_winners(wins, mine, other),
+        OWN_BEST: own,
+        OTHER_WAY: pick_winners(wins, other, own),
+    }
+    used.require_results(right, symptoms)
     used.require_launches(graphs=4, operators=32)
     require_integers(used.given)
     return tied
